@@ -1,0 +1,163 @@
+"""All that jaxsaw needs of JAX's internals, in one place.
+
+Five things: which trace is current, how to bind a primitive in another trace, how to call a
+jaxpr as one equation, how to make a class of our own count as an array, and which names moved
+between releases. ``tests/test_jax_internals.py`` says which versions they were seen to work on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax._src import array, core, dtypes, mesh, pjit
+from jax._src import config as _config
+from jax._src.interpreters import ad, batching, mlir, pxla
+from jax._src.sharding_impls import UNSPECIFIED
+
+try:
+    from jax._src.random import prng
+except ImportError:
+    from jax._src import prng  # before 0.10
+
+Tracer = jax.core.Tracer
+EVAL = core.eval_trace
+Literal = core.Literal
+
+# Old releases let a class become an array by registration, new ones only by inheritance.
+ArrayBase: Any = jax.Array if TYPE_CHECKING or not hasattr(jax.Array, "register") else object
+
+# The classes of arrays and of typed keys; making one of either would start a backend.
+ARRAY_TYPES = (array.ArrayImpl, prng.PRNGKeyArray)
+
+# ``trace_context.trace is EVAL`` asks at the lowest price whether this thread is tracing.
+trace_context = core.trace_ctx
+set_current_trace = core.set_current_trace
+typeof = core.typeof
+debug_nans = _config.debug_nans
+debug_infs = _config.debug_infs
+disable_jit = _config.disable_jit
+trace_key = _config.trace_context
+
+jit_p = getattr(pjit, "jit_p", None) or pjit.pjit_p
+
+
+def current_trace() -> Any:
+    """Return the trace in which operations of this thread are recorded now."""
+    return trace_context.trace
+
+
+def is_live(tracer: Any) -> bool:
+    """Return whether the trace that made ``tracer`` is still running."""
+    is_valid = getattr(tracer._trace, "is_valid", None)
+    if is_valid is not None:
+        return bool(is_valid())
+    return not getattr(tracer._trace, "_invalidated", False)
+
+
+read_p = core.Primitive("read_box")
+read_p.def_abstract_eval(lambda *, box, aval: aval)
+
+
+def bind_read(trace: Any, box: int, aval: Any) -> Any:
+    """Return a tracer of ``trace`` that stands for the value of box number ``box``."""
+    with set_current_trace(trace):
+        return read_p.bind(box=box, aval=aval)
+
+
+def lift_reads(closed: Any, order: Sequence[int]) -> Any:
+    """Return ``closed`` with its ``read_box`` equations turned into leading inputs.
+
+    Args:
+        closed: A jaxpr traced while boxes were read with :func:`bind_read`.
+        order: The box numbers in the order that the inputs shall have; each occurs in ``closed``.
+    """
+    jaxpr = closed.jaxpr
+    reads = {eqn.params["box"]: eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive is read_p}
+    eqns = [eqn for eqn in jaxpr.eqns if eqn.primitive is not read_p]
+    invars = [reads[number] for number in order] + list(jaxpr.invars)
+    names = getattr(jaxpr, "debug_info", None)
+    if names is not None and getattr(names, "arg_names", None) is not None:
+        # The debug information of new releases counts the inputs.
+        boxes = tuple(f"box{number}" for number in order)
+        names = names._replace(arg_names=(*boxes, *names.arg_names))
+    return closed.replace(jaxpr=jaxpr.replace(invars=invars, eqns=eqns, debug_info=names))
+
+
+def call_jaxpr(closed: Any, args: Sequence[Any], name: str) -> list[Any]:
+    """Run ``closed`` on ``args`` as one ``jit`` equation of the current trace."""
+    n_in, n_out = len(args), len(closed.jaxpr.outvars)
+    return jit_p.bind(
+        *args,
+        jaxpr=closed,
+        in_shardings=(UNSPECIFIED,) * n_in,
+        out_shardings=(UNSPECIFIED,) * n_out,
+        in_layouts=(None,) * n_in,
+        out_layouts=(None,) * n_out,
+        donated_invars=(False,) * n_in,
+        ctx_mesh=mesh.get_concrete_mesh(),
+        name=name,
+        keep_unused=False,
+        inline=False,
+        compiler_options_kvs=(),
+    )
+
+
+copy_p = core.Primitive("copy_box")
+copy_p.def_impl(lambda x: x.copy())
+copy_p.def_abstract_eval(lambda x: x)
+mlir.register_lowering(copy_p, lambda ctx, x: [x])
+ad.deflinear2(copy_p, lambda ct, _: [ct])
+batching.defvectorized(copy_p)
+
+
+def may_raise(jaxpr: Any) -> bool:
+    """Return whether running ``jaxpr`` can call back into Python, which may raise."""
+    for eqn in jaxpr.eqns:
+        if "callback" in eqn.primitive.name:
+            return True
+        for value in eqn.params.values():
+            for sub in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(sub, "jaxpr", sub)
+                if hasattr(inner, "eqns") and may_raise(inner):
+                    return True
+    return False
+
+
+def register_box(cls: type, read: Callable[[Any], Any], aval: Callable[[Any], Any]) -> None:
+    """Let instances of ``cls`` stand wherever JAX takes an array.
+
+    Args:
+        cls: The class of boxes; subclasses count too where JAX looks at the MRO.
+        read: Gives the array in a box.
+        aval: Gives the abstract value of the array in a box.
+    """
+    core.pytype_aval_mappings[cls] = aval
+
+    def shard(boxes: Any, *rest: Any) -> Any:
+        return pxla.shard_args(*rest, [read(box) for box in boxes])
+
+    pxla.shard_arg_handlers[cls] = shard
+    if hasattr(dtypes, "register_canonicalize_value_handler"):
+        dtypes.register_canonicalize_value_handler(cls, read)
+    else:
+        _register_box_before_canonicalization(cls, read)
+
+
+def _register_box_before_canonicalization(cls: type, read: Callable[[Any], Any]) -> None:
+    from jax._src.interpreters import partial_eval as pe
+    from jax._src.interpreters import xla
+
+    xla.canonicalize_dtype_handlers[cls] = read
+    trace = pe.DynamicJaxprTrace
+    if not hasattr(trace, "_jaxsaw_boxes"):
+        trace._jaxsaw_boxes = ()
+        to_tracer = trace.to_jaxpr_tracer
+
+        def to_jaxpr_tracer(self: Any, x: Any) -> Any:
+            return to_tracer(self, read(x) if isinstance(x, trace._jaxsaw_boxes) else x)
+
+        trace.to_jaxpr_tracer = to_jaxpr_tracer
+    trace._jaxsaw_boxes = (*trace._jaxsaw_boxes, cls)
+    jax.Array.register(cls)

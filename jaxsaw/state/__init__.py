@@ -1,0 +1,1 @@
+"""State: the box, the transaction, and the object graph."""

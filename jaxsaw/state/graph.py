@@ -1,0 +1,135 @@
+"""What a walk over an object graph found, kept until something in it changes.
+
+A :class:`Graph` belongs to a root. It lists the boxes below it in a fixed order, with the names
+of their first paths, and has a *stamp*: a number that is this graph's alone and stays the same
+as long as nothing static in it changes. A compiled function recognises its state by the stamps
+of the roots, without a walk. Equal architectures have different stamps but equal keys.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from copy import deepcopy
+from operator import attrgetter
+from typing import Any
+
+from jaxsaw import _jax
+from jaxsaw.state import scope as scopes
+from jaxsaw.state.node import Node
+from jaxsaw.state.variable import Variable
+
+_stamps = itertools.count(1)
+_signature_of = attrgetter("_signature")
+
+
+class Graph:
+    """The boxes and objects below a root.
+
+    Attributes:
+        boxes: The distinct boxes in the order of the walk (empty where the root is a box).
+        names: The dotted path of each box from the root; its first, if it has several.
+        nodes: All nodes but the root, which keeps this object alive.
+        skeleton: Classes, attribute names and sharing; equal for equal architectures.
+        key: The skeleton together with all static attributes.
+        stamp: The number of this graph in its present static state; 0 when that must be found.
+        stale: Whether edges have changed, so that a new walk is needed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_stamps",
+        "boxes",
+        "key",
+        "names",
+        "nodes",
+        "skeleton",
+        "stale",
+        "stamp",
+    )
+
+    def __init__(self, root: Node) -> None:
+        self.boxes: list[Variable] = []
+        self.names: list[str] = []
+        self.nodes: list[Node] = [root]
+        self._stamps: dict[Any, int] = {}
+        self.stale = False
+        self.stamp = 0
+        skeleton: list[Any] = []
+        self._walk(root, "", {id(root): 0}, skeleton)
+        self.skeleton = tuple(skeleton)
+        ref = weakref.ref(self)
+        for node in self.nodes:
+            node._graphs = (*(r for r in node._graphs if r() is not None), ref)
+        del self.nodes[0]
+        self.find_key(root)
+
+    def _walk(self, node: Node, prefix: str, found: dict[int, int], skeleton: list[Any]) -> None:
+        edges = []
+        for name, child in node._edges():
+            index = found.get(id(child))
+            if index is None:
+                index = found[id(child)] = len(self.nodes)
+                self.nodes.append(child)
+                if isinstance(child, Variable):
+                    self.boxes.append(child)
+                    self.names.append(prefix + name)
+                else:
+                    self._walk(child, f"{prefix}{name}.", found, skeleton)
+            edges.append((name, index))
+        skeleton.append((type(node), *edges))
+
+    def find_key(self, root: Node) -> None:
+        """Bring key and stamp up to date after a static attribute has changed."""
+        signatures = (root._signature, *map(_signature_of, self.nodes))
+        if None in signatures:
+            for node in (root, *self.nodes):
+                if node._signature is None:
+                    node._signature = node._sign()
+            signatures = (root._signature, *map(_signature_of, self.nodes))
+        self.key = (self.skeleton, signatures)
+        self.stamp = self._stamps.get(signatures) or self._stamps.setdefault(
+            signatures, next(_stamps)
+        )
+
+
+def graph_of(root: Node) -> Graph:
+    """Return the present graph of ``root``, from a walk only where its edges have changed."""
+    graph = root._graph
+    if graph is None or graph.stale:
+        graph = root._graph = Graph(root)
+    elif graph.stamp == 0:
+        graph.find_key(root)
+    return graph
+
+
+def boxes_of(root: Node) -> list[Variable]:
+    """Return the distinct boxes of ``root`` in the order of a walk."""
+    return [root] if isinstance(root, Variable) else graph_of(root).boxes
+
+
+def named_boxes(root: Node) -> list[tuple[str, Variable]]:
+    """Return the distinct boxes of ``root`` with their first dotted paths."""
+    if isinstance(root, Variable):
+        return [("", root)]
+    graph = graph_of(root)
+    return list(zip(graph.names, graph.boxes, strict=True))
+
+
+def clone(value: Any, arrays: dict[Variable, Any]) -> Any:
+    """Return a deep copy of ``value`` in which boxes are new and hold other arrays.
+
+    Args:
+        value: A Stateful, or any structure of them.
+        arrays: The array for each box below; boxes that aren't here are copied as they are.
+    """
+    memo: dict[int, Any] = {}
+    for box, array in arrays.items():
+        twin = memo[id(box)] = box._twin()
+        active = scopes.current()
+        if active is None:
+            twin._settle(array, trace=_jax.current_trace())
+        else:
+            twin._place = None
+            active.create(twin, array)
+    return deepcopy(value, memo)

@@ -1,0 +1,181 @@
+"""The transaction: what a traced function reads and writes, until it has ended well.
+
+While jaxsaw traces a function, a :class:`Scope` is innermost in its thread. Reading a box asks
+the scope; writing records the new value there and leaves the box alone. The transform that
+opened the scope then takes :attr:`Scope.written` and commits it to the enclosing scope or, where
+there is none, to the boxes. When tracing raises, the scope is dropped and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from jaxsaw import _jax
+from jaxsaw.state import pack
+
+if TYPE_CHECKING:
+    from jaxsaw.state.variable import Variable
+
+_serials = itertools.count(1)
+
+
+class _Active(threading.local):
+    scope: Scope | None = None
+
+
+active = _Active()
+
+
+def current() -> Scope | None:
+    """Return the innermost scope of this thread."""
+    return active.scope
+
+
+class Scope:
+    """One transaction.
+
+    Args:
+        values: Boxes that have another value inside from the start (the arguments of a
+            transform, such as the parameters that a gradient is taken of).
+        lift: Called with a box that is read for the first time and that neither this scope nor
+            ``values`` has a value for; returns the value to use. By default the enclosing
+            scope, or the box, is asked.
+
+    Attributes:
+        values: The present value of each box that has one here.
+        written: The boxes that were written or made here, in order; a dict used as a set.
+        created: The boxes that were made here.
+        growth: What the library added to existing objects (see :meth:`grew`).
+        serials: The numbers that mark objects made here, or in a scope that was committed here.
+        trace: The JAX trace that was current when the scope was entered. Only there may boxes
+            be written: a value from an inner, raw transform would leak.
+    """
+
+    __slots__ = (
+        "_undo",
+        "created",
+        "growth",
+        "lift",
+        "parent",
+        "serials",
+        "trace",
+        "values",
+        "written",
+    )
+
+    def __init__(
+        self,
+        values: dict[Variable, Any] | None = None,
+        lift: Callable[[Variable], Any] | None = None,
+    ) -> None:
+        self.values: dict[Variable, Any] = dict(values or {})
+        self.written: dict[Variable, None] = {}
+        self.created: set[Variable] = set()
+        self.lift = lift
+        self.parent: Scope | None = None
+        self.trace: Any = None
+        self.serials = {next(_serials)}
+        self.growth: list[tuple[Any, Any]] = []
+        self._undo: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Scope:
+        self.parent = active.scope
+        self.trace = _jax.current_trace()
+        active.scope = self
+        return self
+
+    def __exit__(self, kind: type | None, *rest: Any) -> None:
+        active.scope = self.parent
+        if kind is not None:
+            self.undo()
+
+    def read(self, box: Variable) -> Any:
+        """Return the value of a box as the code inside sees it."""
+        if box in self.values:
+            return self.values[box]
+        if self.lift is not None:
+            value = self.values[box] = self.lift(box)
+            return value
+        return box._read() if self.parent is None else self.parent.read(box)
+
+    def look(self, box: Variable) -> Any:
+        """Return what :meth:`read` does, for a look at shape and dtype only."""
+        scope: Scope | None = self
+        while scope is not None:
+            if box in scope.values:
+                return scope.values[box]
+            scope = scope.parent
+        return box._peek()
+
+    def write(self, box: Variable, value: Any) -> None:
+        """Record a new value.
+
+        Raises:
+            TypeError: In a raw JAX transform that is nested in the scope's own trace.
+        """
+        if _jax.current_trace() is not self.trace:
+            raise TypeError(
+                f"{box.path} was written inside a raw jax transform, where the new value would "
+                "be lost. Use the transform's jaxsaw twin (js.jit, js.grad, js.vmap, ...)."
+            )
+        self.values[box] = value
+        self.written[box] = None
+
+    def create(self, box: Variable, value: Any) -> None:
+        """Record a box that is made while this scope is innermost."""
+        self.created.add(box)
+        self.values[box] = value
+        self.written[box] = None
+
+    def grew(self, node: Any, what: Any, undo: Callable[[], None]) -> None:
+        """Record that the library added a box, which isn't new to the trace, to an object.
+
+        Args:
+            node: The object; ``node._grow(what)`` adds the same to another of its kind.
+            what: What was added.
+            undo: Takes it away again, if this scope or one around it fails.
+        """
+        self.growth.append((node, what))
+        self._undo.append(undo)
+
+    def undo(self) -> None:
+        """Take back what :meth:`grew` was told of, the last first."""
+        while self._undo:
+            self._undo.pop()()
+
+    def commit(self, values: dict[Variable, Any], *, exposed: bool = True) -> None:
+        """Pass values on to the enclosing scope or, outermost, to the boxes.
+
+        Args:
+            values: The final values of (some of) the boxes in :attr:`written`, as they are
+                outside of the transform.
+            exposed: Whether somebody else may hold the arrays.
+        """
+        if self.parent is None:
+            pack.commit(values, exposed=exposed)
+            return
+        for box, value in values.items():
+            if box in self.created:
+                self.parent.create(box, value)
+            else:
+                self.parent.write(box, value)
+        self.parent.serials |= self.serials
+        self.parent.growth.extend(self.growth)
+        self.parent._undo.extend(self._undo)
+
+    def encloses(self, serial: int) -> bool:
+        """Return whether an object with that serial of birth was made here or further out."""
+        scope: Scope | None = self
+        while scope is not None:
+            if serial in scope.serials:
+                return True
+            scope = scope.parent
+        return False
+
+
+def serial_of_birth() -> int:
+    """Return the serial of the innermost scope, or 0; objects are marked with it."""
+    return 0 if active.scope is None else max(active.scope.serials)

@@ -1,0 +1,1 @@
+"""Transforms: JAX's function transforms, lifted over objects that change."""

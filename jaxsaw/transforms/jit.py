@@ -1,0 +1,749 @@
+"""Compilation of functions of objects.
+
+A :class:`JitFunction` traces a function into a :class:`~jaxsaw.transforms.program.Program` for
+each structure of the state that it is called with, and has JAX compile it as a function of flat
+lists. What happens on later calls is short, and is all in :meth:`_Binding.run`: recognise the
+objects by the stamps of their graphs, take their arrays out of the packs, call, put the new
+arrays in. Everything else here happens once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import threading
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import jax
+
+from jaxsaw import _jax
+from jaxsaw.state import pack as packs
+from jaxsaw.state import scope as scopes
+from jaxsaw.state.graph import graph_of
+from jaxsaw.state.node import Node
+from jaxsaw.state.variable import Variable, write
+from jaxsaw.transforms.arguments import Static, check_arguments, is_special
+from jaxsaw.transforms.grads import Grads, Names
+from jaxsaw.transforms.program import GradsOut, Output, Program, World
+from jaxsaw.transforms.reasons import reason
+from jaxsaw.transforms.watch import Watch
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate: bool = True,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """Compile a function that may read and change any jaxsaw object.
+
+    The function runs as ordinary Python once for each new structure of its arguments; from then
+    on a call costs what ``jax.jit`` of flat lists of arrays costs. What the function changed
+    (weights, moments, statistics, random streams) is changed after the call. If it raises,
+    nothing is.
+
+    Args:
+        fn: The function, method, module or other callable; without it, a decorator is returned.
+        static_argnums: Positions of arguments that are plain Python values to trace with.
+        static_argnames: Names of such arguments.
+        donate: Whether written state may be overwritten in place. Arrays that someone else
+            holds are copied first in any case.
+        in_shardings: A sharding for each array argument, as in ``jax.jit``.
+        out_shardings: Shardings of what the function returns, as in ``jax.jit``.
+        compiler_options: Options for XLA.
+
+    Returns:
+        A :class:`JitFunction`.
+
+    Raises:
+        TypeError: (When called) if an argument is neither a Stateful, an array, a number nor a
+            container of these, and isn't static.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxsaw as js
+        >>> total = js.Variable(jnp.zeros(()))
+        >>> @js.jit
+        ... def add(x):
+        ...     total.value += x
+        ...     return total * 2
+        >>> float(add(3.0)), float(total)
+        (6.0, 3.0)
+    """
+    options = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate": donate,
+        "in_shardings": in_shardings,
+        "out_shardings": out_shardings,
+        "compiler_options": compiler_options,
+    }
+    if fn is None:
+        return functools.partial(jit, **options)
+    return JitFunction(fn, **options)
+
+
+class JitFunction:
+    """What :func:`jit` returns.
+
+    Attributes:
+        trace_count: How often the function's Python code has been run for a trace.
+    """
+
+    def __init__(self, fn: Callable[..., Any], **options: Any) -> None:
+        target = getattr(fn, "func", fn)
+        if inspect.isgeneratorfunction(target) or inspect.iscoroutinefunction(target):
+            raise TypeError(f"js.jit takes ordinary functions; {name_of(fn)} is a generator.")
+        if not callable(fn):
+            raise TypeError(f"js.jit takes a callable, got {fn!r}.")
+        if not isinstance(fn, Node):
+            functools.update_wrapper(self, fn, updated=())
+        self.__wrapped__ = fn
+        self.trace_count = 0
+        self._options = options
+        self._static = Static(fn, options["static_argnums"], options["static_argnames"])
+        self._watch: Watch | None = None
+        self._forms: dict[Any, int] = {}  # what a watch found, by the order of finding
+        self._form = 0
+        self._closed = False  # whether it reaches no state by itself
+        self._leading = -1  # how many leading arguments are Statefuls, if the last call was plain
+        self._count = -1  # how many positional arguments it had
+        self._bindings: dict[Any, _Binding] = {}
+        self._plans: dict[Any, _Plan] = {}
+        self._growth: dict[Any, list[Any]] = {}
+        self._methods: dict[int, tuple[weakref.ref[Any], JitFunction]] = {}
+        self._history: list[str] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if (
+            len(args) == self._count
+            and _jax.trace_context.trace is _jax.EVAL
+            and scopes.active.scope is None
+        ):
+            n = self._leading
+            try:
+                if self._closed and n < 4:
+                    binding = self._bindings[n, _stamps_of[n](args)]
+                else:
+                    reached = self._reached()
+                    stamps = (*map(_stamp_of, args[:n]), *map(_stamp_of, reached))
+                    binding = self._bindings[n, stamps, self._form]
+            except (AttributeError, KeyError):
+                pass
+            else:
+                try:
+                    out = binding.run(args[n:], kwargs)
+                    return out if out is not _BUSY else binding.insist(args[n:], kwargs)
+                except (_Miss, TypeError):
+                    pass  # new shapes, or an argument of another kind
+        return self._call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        if isinstance(instance, Node):
+            return types.MethodType(self, instance)
+        known = self._methods.get(id(instance))
+        if known is None or known[0]() is not instance:
+            forget = functools.partial(_forget_method, weakref.ref(self), id(instance))
+            method = _Method(self.__wrapped__, instance)
+            known = (weakref.ref(instance, forget), JitFunction(method, **self._options))
+            self._methods[id(instance)] = known
+        return known[1]
+
+    def __repr__(self) -> str:
+        return f"<js.jit of {name_of(self.__wrapped__)}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        return self
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace and lower for these arguments without running, as ``jax.jit(f).lower`` does.
+
+        Args:
+            *args: As for a call.
+            **kwargs: As for a call.
+
+        Returns:
+            A ``jax.stages.Lowered``, to look at or to ``compile()``.
+        """
+        call = _Call(self, args, kwargs)
+        plan = call.plan()
+        plan.trace(call)
+        try:
+            in_place, rest = _Binding(plan, call).inputs()
+            return plan.compiled.lower(in_place, (*rest, call.args, call.kwargs))
+        finally:
+            plan.pending.clear()
+
+    def _reached(self) -> Sequence[Node]:
+        """Return the Statefuls that the function reaches by itself."""
+        watch = self._watch
+        if watch is not None:
+            roots = watch.roots()
+            if roots is not None:
+                return roots
+        watch = self._watch = Watch(self.__wrapped__)
+        self._form = self._forms.setdefault(watch.form, len(self._forms))
+        self._closed = not watch.getters and len(self._forms) == 1
+        return watch.roots() or ()
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do what :meth:`__call__` does, for a call that isn't recognised at once."""
+        if _jax.disable_jit.value:
+            return self._eager(args, kwargs)
+        call = _Call(self, args, kwargs)
+        if not call.outermost:
+            return call.plan().nested(call)
+        self._leading, self._count = (call.leading, len(args)) if call.plain else (-1, -1)
+        binding = self._bindings.get(call.key)
+        try:
+            if binding is not None:
+                try:
+                    return binding.insist(call.args, call.kwargs)
+                except _Miss:
+                    binding = call.bind(anew=True)
+            else:
+                binding = call.bind()
+            try:
+                return binding.insist(call.args, call.kwargs)
+            except _Miss:  # the plan is known, these shapes aren't
+                return call.bind(anew=True).insist(call.args, call.kwargs)
+        except BaseException:
+            call.undo()
+            raise
+
+    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        scope = scopes.Scope()
+        with scope:
+            out = self.__wrapped__(*args, **kwargs)
+        scope.commit({box: scope.values[box] for box in scope.written})
+        return out
+
+
+_BUSY = object()
+
+
+class _Miss(Exception):
+    """The compiled function was called with shapes or settings that no program is for."""
+
+
+class _Call:
+    """One call, taken apart.
+
+    Attributes:
+        outermost: Whether no trace or transaction is going on around it.
+        plain: Whether Statefuls stand only at the beginning of the positional arguments and
+            nothing is static, so that the rest can go to JAX as it is.
+        args, kwargs: What goes to the compiled function.
+        roots: The Statefuls among the arguments, and those that the function reaches.
+        arrays: All arrays among the arguments.
+        key: What the call is recognised by.
+        undo: Takes back what tracing added to objects.
+    """
+
+    def __init__(self, fn: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.fn = fn
+        self.outermost = _jax.current_trace() is _jax.EVAL and scopes.current() is None
+        self.undo: Callable[[], None] = lambda: None
+        dynamic, named, self.static = fn._static.split(args, kwargs)
+        check_arguments(fn.__wrapped__, dynamic, named)
+        self.leaves, self.tree = jax.tree.flatten((dynamic, named), is_leaf=is_special)
+        is_node = (isinstance(arg, Node) for arg in dynamic)
+        self.leading = sum(1 for _ in itertools.takewhile(bool, is_node))
+        special = [leaf for leaf in self.leaves if is_special(leaf)]
+        self.plain = not fn._static and len(special) == self.leading
+        self.grads = [leaf for leaf in special if isinstance(leaf, Grads)]
+        self.roots = [leaf for leaf in special if isinstance(leaf, Node)] + [*fn._reached()]
+        self.arrays: list[Any] = []
+        for leaf in self.leaves:
+            if not isinstance(leaf, Node):
+                self.arrays += leaf.arrays if isinstance(leaf, Grads) else [leaf]
+        if self.plain:
+            self.args, self.kwargs = dynamic[self.leading :], named
+        else:
+            self.args, self.kwargs = tuple(self.arrays), {}
+        self.survey()
+
+    def survey(self) -> None:
+        """Look at the objects; again after something was added to one."""
+        self.__dict__.pop("world", None)
+        self.graphs = [graph_of(root) for root in self.roots]
+        stamps = tuple(graph.stamp for graph in self.graphs)
+        self.key: Any = (self.leading, stamps)
+        if not self.fn._closed or self.leading >= len(_stamps_of):
+            self.key += (self.fn._form,)
+        if not self.plain:
+            names = tuple(id(grads._names) for grads in self.grads)
+            self.key = (self.key, self._shape(), self.static, names)
+
+    def _shape(self) -> Any:
+        kinds = tuple(
+            len(leaf) if isinstance(leaf, Grads) else isinstance(leaf, Node) for leaf in self.leaves
+        )
+        return self.tree, kinds
+
+    @functools.cached_property
+    def world(self) -> World:
+        return World(self.roots)
+
+    def structure(self) -> Any:
+        """Return what equal calls on other objects have in common."""
+        numbers = self.world.numbers
+        sources = tuple(tuple(map(numbers.get, grads.boxes)) for grads in self.grads)
+        form = self.leading if self.plain else (self._shape(), self.static)
+        keys = tuple(graph.key for graph in self.graphs)
+        return form, self.fn._form, keys, self.world.sharing, sources
+
+    def plan(self) -> _Plan:
+        """Return the plan for calls like this one, which may not have been traced yet."""
+        fn = self.fn
+        structure = self.structure()
+        for place, what in fn._growth.get(structure, ()):
+            self.world.find(place)._grow(what)
+        if structure in fn._growth:
+            self.survey()
+            structure = self.structure()
+        plan = fn._plans.get(structure)
+        if plan is None:
+            plan = fn._plans[structure] = _Plan(fn)
+        for box in plan.strays:
+            self.world.number(box)
+        return plan
+
+    def rebuild(self, flat: Sequence[Any]) -> tuple[Any, Any]:
+        """Return positional and keyword arguments with tracers in the place of arrays."""
+        remaining = iter(flat)
+        leaves: list[Any] = []
+        for leaf in self.leaves:
+            if isinstance(leaf, Node):
+                leaves.append(leaf)
+            elif isinstance(leaf, Grads):
+                leaves.append(Grads(leaf._names, [next(remaining) for _ in leaf]))
+            else:
+                leaves.append(next(remaining))
+        dynamic, named = jax.tree.unflatten(self.tree, leaves)
+        return self.fn._static.join(dynamic, named, self.static)
+
+    def bind(self, *, anew: bool = False) -> _Binding:
+        """Return a binding for the objects of this call.
+
+        Args:
+            anew: Trace for the shapes of this call, even if there is a program for others.
+        """
+        plan = self.plan()
+        if anew or not plan.programs:
+            plan.trace(self)
+        binding = self.fn._bindings[self.key] = _Binding(plan, self)
+        return binding
+
+
+class _Plan:
+    """What is compiled for one structure of state: programs for several shapes.
+
+    Attributes:
+        programs: By the abstract values that JAX calls the function with.
+        pending: A program that was just traced, by thread, until JAX asks for it.
+        strays: Boxes that tracing met outside of the roots, in the order of their numbers.
+        layout: Numbers of boxes that are donated, written anew, and only read, each in one list
+            for every root that has some.
+        compiled: The function for JAX, for all programs.
+        careful: The same, without donation.
+    """
+
+    def __init__(self, fn: JitFunction) -> None:
+        self.fn = fn
+        self.programs: dict[Any, Program] = {}
+        self.pending: dict[int, Program] = {}
+        self.strays: list[Variable] = []
+        self.layout: Any = None
+        self.compiled: Any = None
+        self.careful: Any = None
+        self.awaits = False
+        self._written: set[int] = set()
+        self._unsteady: set[int] = set()
+        self._read: set[int] = set()
+
+    def trace(self, call: _Call) -> Program:
+        """Run the user's function once, and have the program ready for JAX."""
+        fn = self.fn
+
+        def body(*flat: Any) -> Any:
+            args, kwargs = call.rebuild(flat)
+            return fn.__wrapped__(*args, **kwargs)
+
+        fn.trace_count += 1
+        before = call.structure()
+        world = call.world
+        program = Program(body, call.arrays, world)
+        call.undo = program.undo
+        if program.growth:
+            # The new boxes were numbered as strays. With them on their objects, everything has
+            # other numbers: trace as if they had been there, once and for all.
+            fn._growth[before] = program.growth
+            fn._plans.pop(before, None)
+            call.survey()
+            program.renumber(world, call.world)
+            fn._plans[call.structure()] = self
+        self.strays = call.world.strays()
+        fn._history.append(reason(fn, call.graphs, call.arrays))
+        self.pending[threading.get_ident()] = program
+        self._arrange(program, call.world)
+        return program
+
+    def _arrange(self, program: Program, world: World) -> None:
+        self._written.update(program.writes)
+        self._read.update(program.reads)
+        steady = zip(program.writes, program.steady, strict=True)
+        self._unsteady.update(number for number, same in steady if not same)
+        self.awaits = self.awaits or program.may_raise
+        donate = self.fn._options["donate"] and not self.awaits
+        kept = self._unsteady if donate else self._written
+        layout = (
+            world.by_root(self._written - kept),
+            world.by_root(kept),
+            world.by_root(self._read - self._written),
+        )
+        if layout != self.layout:
+            self.layout = layout
+            self.compiled = self._compile(donate_argnums=0)
+            self.careful = self._compile()
+
+    def _compile(self, **options: Any) -> Any:
+        in_place, anew, read = self.layout
+        numbers = [*itertools.chain(*in_place, *anew, *read)]
+        sizes = [len(part) for part in (*in_place, *anew)]
+        name = name_of(self.fn.__wrapped__).rpartition(".")[2]
+
+        def run(in_place: Any, rest: Any) -> Any:
+            anew, read, args, kwargs = rest
+            boxes = [*itertools.chain(*in_place, *anew, *read)]
+            arrays, tree = jax.tree.flatten((args, kwargs))
+            if not all(isinstance(x, _jax.Tracer) for x in (*boxes, *arrays)):
+                raise _Miss
+            program = self._program(boxes, arrays, tree)
+            values = dict(zip(numbers, boxes, strict=True))
+            new, outs = program.run([values[i] for i in program.reads], arrays, name)
+            values.update(zip(program.writes, new, strict=True))
+            flat = iter(values.values())
+            contents = [[*itertools.islice(flat, size)] for size in sizes]
+            if program.out.plain is not None:
+                return contents, jax.tree.unflatten(program.out.plain, outs)
+            return contents, _Result(program.out, outs)
+
+        run.__name__ = run.__qualname__ = name
+        return jax.jit(run, **options, **_passed_on(self.fn._options))
+
+    def _program(self, boxes: Any, arrays: Any, tree: Any) -> Program:
+        key = (tuple(map(_jax.typeof, (*boxes, *arrays))), tree, _jax.trace_key())
+        program = self.programs.get(key)
+        if program is None:
+            program = self.pending.pop(threading.get_ident(), None)
+            if program is None:
+                raise _Miss
+            self.programs[key] = program
+        return program
+
+    def nested(self, call: _Call) -> Any:
+        """Run as part of an enclosing trace or transaction."""
+        avals = map(_jax.typeof, (*call.world.boxes, *call.arrays))
+        key = ("nested", *avals, call.tree, _jax.trace_key())
+        program = self.programs.get(key)
+        if program is None:
+            program = self.trace(call)
+            self.pending.clear()
+            outer = scopes.current()
+            if outer is not None:
+                for node, what in program.grown:
+                    outer.grew(node, what, program.undo)
+            if program.reusable:
+                avals = map(_jax.typeof, (*call.world.boxes, *call.arrays))
+                self.programs["nested", *avals, call.tree, _jax.trace_key()] = program
+        boxes = call.world.boxes
+        name = name_of(self.fn.__wrapped__).rpartition(".")[2]
+        new, outs = program.run([boxes[i].value for i in program.reads], call.arrays, name)
+        for number, value in zip(program.writes, new, strict=True):
+            write(boxes[number], value)
+        return program.out.build(outs, call.world)
+
+
+class _Binding:
+    """A plan together with the places of the arrays of particular objects.
+
+    Attributes:
+        run: Calls the compiled function on the arrays that the objects have now, given the
+            other positional arguments and the keyword arguments; or ``_BUSY``, where not all of
+            them are there.
+    """
+
+    def __init__(self, plan: _Plan, call: _Call) -> None:
+        self.plan = plan
+        self.roots = [weakref.ref(root) for root in call.roots]
+        forget = functools.partial(_forget, weakref.ref(call.fn), call.key)
+        self.refs = [weakref.ref(graph, forget) for graph in call.graphs]
+        self.keep = [grads._names for grads in call.grads]  # their ids are in the key
+        self._names: dict[GradsOut, Names] = {}
+        self._place(call.world)
+
+    def _place(self, world: World) -> None:
+        """Find the arrays' places, and move boxes together where they aren't yet."""
+        in_place, anew, read = (
+            [[world.boxes[i] for i in part] for part in group] for group in self.plan.layout
+        )
+        for part in (*in_place, *anew, *read):
+            packs.gather(part)
+        self.n_in_place = len(in_place)
+        self.written = _Order([*in_place, *anew])
+        self.read = _Order(read)
+        self.packs = [*self.written.packs, *self.read.packs]
+        self.slots = [pack.slot for pack in self.packs]
+        self.run = self._writing() if self.written.packs else self._reading()
+
+    def inputs(self) -> tuple[Any, Any]:
+        """Return the arrays as they are now, for lowering."""
+        contents = self.written.arrange([pack.slot[0] for pack in self.written.packs])
+        reads = self.read.arrange([pack.slot[0] for pack in self.read.packs])
+        n = self.n_in_place
+        return contents[:n], (contents[n:], reads)
+
+    def _writing(self) -> Callable[[Any, Any], Any]:
+        """Return the ``run`` of a function that writes state.
+
+        It takes all packs while it dispatches. What isn't free at once is given back and tried
+        again later, so that nobody holds one pack while waiting for another.
+        """
+        plan, compiled, slots, n_in_place = (
+            self.plan,
+            self.plan.compiled,
+            self.slots,
+            self.n_in_place,
+        )
+        n = len(self.written.packs)
+        written, read = self.written, self.read
+        direct = written.direct and read.direct and n_in_place == n
+        guards = [*(p.exposed for p in written.packs), *(p.readers for p in self.packs)]
+        awaits, nans, infs = plan.awaits, _jax.debug_nans, _jax.debug_infs
+
+        def run(args: Any, kwargs: Any) -> Any:
+            taken: list[Any] = []
+            results: list[Any] = []
+            try:
+                taken.extend(map(_pop, slots))
+                if any(guards):
+                    self._protect(taken)
+                if awaits or nans.value or infs.value:
+                    self._run_awaited(taken, args, kwargs, results)
+                elif direct:
+                    # From dispatch to result is one bytecode: no signal comes between.
+                    rest: Any = ((), taken[n:], args, kwargs)
+                    results.extend(map(compiled, (taken[:n],), (rest,)))
+                else:
+                    lists = written.arrange(taken[:n])
+                    rest = (lists[n_in_place:], read.arrange(taken[n:]), args, kwargs)
+                    results.extend(map(compiled, (lists[:n_in_place],), (rest,)))
+            except IndexError:
+                if len(taken) == len(slots):
+                    raise
+            finally:
+                contents = taken
+                if results:
+                    contents = written.restore(results[0][0])
+                    contents += taken[n:]
+                _consume(map(_append, slots, contents))
+            if not results:
+                return _BUSY
+            out = results[0][1]
+            return out.output.build(out.arrays, self) if type(out) is _Result else out
+
+        return run
+
+    def _reading(self) -> Callable[[Any, Any], Any]:
+        """Return the ``run`` of a function that only reads state, in as many threads as may be."""
+        compiled, slots, read = self.plan.compiled, self.slots, self.read
+        readers = [pack.readers for pack in self.packs]
+
+        def run(args: Any, kwargs: Any) -> Any:
+            token = object()
+            found = False
+            try:
+                for reading in readers:
+                    reading.add(token)
+                lists = [slot[0] for slot in slots]
+                found = True
+                _, out = compiled((), ((), read.arrange(lists), args, kwargs))
+            except IndexError:
+                if found:
+                    raise
+            finally:
+                for reading in readers:
+                    reading.discard(token)
+            if not found:
+                return _BUSY
+            return out.output.build(out.arrays, self) if type(out) is _Result else out
+
+        return run
+
+    def insist(self, args: Any, kwargs: Any) -> Any:
+        """Run until it isn't put off by another thread, or by boxes that have moved."""
+        while (out := self.run(args, kwargs)) is _BUSY:
+            if all(pack.alive for pack in self.packs):
+                packs.pause()
+            else:
+                self._place(self._world())
+        return out
+
+    def _protect(self, taken: list[Any]) -> None:
+        """Copy what someone outside holds, and let those who are reading get away."""
+        for i, pack in enumerate(self.packs):
+            while pack.readers:
+                packs.pause()
+            if pack.exposed and i < len(self.written.packs):
+                taken[i] = pack.protect(taken[i])
+
+    def _run_awaited(self, taken: Any, args: Any, kwargs: Any, results: list[Any]) -> None:
+        """Run without donation, and count the result only when it has come without an error."""
+        n = len(self.written.packs)
+        lists = self.written.arrange(taken[:n])
+        rest = (lists[self.n_in_place :], self.read.arrange(taken[n:]), args, kwargs)
+        for pack, content in zip(self.packs, taken, strict=True):
+            pack.shadow = content
+        try:
+            out = self.plan.careful(lists[: self.n_in_place], rest)
+            results.append(jax.block_until_ready(out))
+        finally:
+            for pack in self.packs:
+                pack.shadow = None
+
+    def _world(self) -> World:
+        roots = [ref() for ref in self.roots]
+        return World(roots, self.plan.strays)  # type: ignore[arg-type]
+
+    def find(self, place: Any) -> Any:
+        """Return the object at a place in the world of this binding."""
+        return place if isinstance(place, Node) else self._world().find(place)
+
+    def names(self, grads: GradsOut) -> Names:
+        """Return the static part of gradients that the program returned."""
+        names = self._names.get(grads)
+        if names is None:
+            names = self._names[grads] = self._world().names(grads)
+        return names
+
+
+class _Order:
+    """How lists of boxes, in the order that a program wants, lie in packs.
+
+    Normally each list is the whole content of one pack, and nothing has to be done.
+    """
+
+    def __init__(self, parts: list[list[Variable]]) -> None:
+        boxes: list[Any] = [*itertools.chain(*parts)]
+        self.packs = [*dict.fromkeys(box._place[0] for box in boxes)]
+        self._pack_sizes = [len(pack.boxes) or 1 for pack in self.packs]
+        starts = dict(zip(self.packs, itertools.accumulate(self._pack_sizes, initial=0)))
+        self._places = [starts[box._place[0]] + box._place[1] for box in boxes]
+        self._sizes = [len(part) for part in parts]
+        total = sum(self._pack_sizes)
+        self.direct = self._places == [*range(total)] and self._sizes == self._pack_sizes
+        if not self.direct:
+            self._pick = itemgetter(*self._places, 0)  # one more, so that it gives a tuple
+            back = dict(zip(self._places, range(total)))
+            # Places that the program doesn't want only occur in packs that are only read.
+            self._unpick = itemgetter(*(back.get(place, 0) for place in range(total)), 0)
+
+    def arrange(self, contents: list[Any]) -> list[Any]:
+        """Return the lists that the program wants for the contents of the packs."""
+        if self.direct:
+            return contents
+        return _cut(self._pick([*itertools.chain(*contents)]), self._sizes)
+
+    def restore(self, lists: list[Any]) -> list[Any]:
+        """Return contents for the packs from lists in the program's order."""
+        if self.direct:
+            return lists
+        return _cut(self._unpick([*itertools.chain(*lists)]), self._pack_sizes)
+
+
+def _cut(flat: Sequence[Any], sizes: list[int]) -> list[Any]:
+    rest = iter(flat)
+    return [[*itertools.islice(rest, size)] for size in sizes]
+
+
+@jax.tree_util.register_pytree_node_class
+class _Result:
+    """A result with more than arrays in it, on its way out of the compiled function."""
+
+    def __init__(self, output: Output, arrays: Sequence[Any]) -> None:
+        self.output = output
+        self.arrays = arrays
+
+    def tree_flatten(self) -> Any:
+        return self.arrays, self.output
+
+    @classmethod
+    def tree_unflatten(cls, output: Output, arrays: Any) -> _Result:
+        return cls(output, arrays)
+
+
+class _Method:
+    """A function bound to a plain object, which it doesn't keep alive."""
+
+    def __init__(self, fn: Callable[..., Any], instance: Any) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.instance = weakref.ref(instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(self.instance(), *args, **kwargs)  # type: ignore[attr-defined]
+
+    def __watch__(self) -> list[Callable[[], Any]]:
+        return [self.instance, lambda: self.__wrapped__]  # type: ignore[attr-defined]
+
+
+_stamp_of = attrgetter("_graph.stamp")
+_stamps_of: list[Callable[[Any], tuple[int, ...]]] = [
+    lambda args: (),
+    lambda args: (args[0]._graph.stamp,),
+    lambda args: (args[0]._graph.stamp, args[1]._graph.stamp),
+    lambda args: (args[0]._graph.stamp, args[1]._graph.stamp, args[2]._graph.stamp),
+]
+_pop = list.pop
+_append = list.append
+_consume: Callable[[Any], None] = deque(maxlen=0).extend
+
+
+def _forget(fn_ref: weakref.ref[JitFunction], key: Any, _: Any) -> None:
+    fn = fn_ref()
+    if fn is not None:
+        fn._bindings.pop(key, None)
+
+
+def _forget_method(fn_ref: weakref.ref[JitFunction], key: int, _: Any) -> None:
+    fn = fn_ref()
+    if fn is not None:
+        fn._methods.pop(key, None)
+
+
+def _passed_on(options: dict[str, Any]) -> dict[str, Any]:
+    passed: dict[str, Any] = {}
+    if options["compiler_options"]:
+        passed["compiler_options"] = options["compiler_options"]
+    if options["in_shardings"] is not None:
+        passed["in_shardings"] = (None, (None, None, options["in_shardings"], None))
+    if options["out_shardings"] is not None:
+        passed["out_shardings"] = (None, options["out_shardings"])
+    return passed
+
+
+def name_of(fn: Any) -> str:
+    """Return what to call a function in messages."""
+    return getattr(fn, "__qualname__", None) or type(fn).__name__

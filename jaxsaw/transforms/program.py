@@ -1,0 +1,312 @@
+"""A traced function as a value: a jaxpr whose inputs and outputs include boxes.
+
+The user's function runs once, under ``jax.make_jaxpr``. Reading a box for the first time records
+an equation without operands; afterwards these equations become inputs, and what was written
+becomes outputs. The result can be run any number of times, in any surroundings.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from jaxsaw import _jax
+from jaxsaw.state import scope as scopes
+from jaxsaw.state.graph import boxes_of, clone, graph_of
+from jaxsaw.state.node import Node
+from jaxsaw.state.stateful import Stateful
+from jaxsaw.state.variable import Variable
+from jaxsaw.transforms.grads import Grads, Names
+
+
+class World:
+    """The boxes and objects that a call can see, numbered so that equal calls agree.
+
+    Args:
+        roots: The Statefuls and boxes among the arguments, and those that the function reaches.
+        strays: Boxes that earlier traces met elsewhere; they keep their numbers.
+    """
+
+    def __init__(self, roots: Sequence[Node], strays: Sequence[Variable] = ()) -> None:
+        self.roots = list(roots)
+        self.boxes: list[Variable] = []
+        self.ends: list[int] = []
+        self.numbers: dict[Variable, int] = {}
+        sharing: list[Any] = []
+        firsts: dict[int, int] = {}
+        for i, root in enumerate(self.roots):
+            first = firsts.setdefault(id(root), i)
+            before = len(self.boxes)
+            found = [self.number(box) for box in boxes_of(root)] if first == i else []
+            fresh = len(self.boxes) - before == len(found)
+            sharing.append(first if fresh else (first, tuple(found)))
+            self.ends.append(len(self.boxes))
+        self.sharing = tuple(sharing)
+        for box in strays:
+            self.number(box)
+
+    def number(self, box: Variable) -> int:
+        """Return the number of a box; one that no root holds gets the next, as a stray."""
+        number = self.numbers.get(box)
+        if number is None:
+            number = self.numbers[box] = len(self.boxes)
+            self.boxes.append(box)
+        return number
+
+    def strays(self) -> list[Variable]:
+        """Return the boxes that no root holds."""
+        return self.boxes[self.ends[-1] if self.ends else 0 :]
+
+    def by_root(self, numbers: Iterable[int]) -> list[list[int]]:
+        """Return numbers in order, in one list for each root that is the first to hold some."""
+        parts: dict[int, list[int]] = {}
+        for number in sorted(numbers):
+            parts.setdefault(bisect_right(self.ends, number), []).append(number)
+        return list(parts.values())
+
+    def locate(self, node: Node) -> Any:
+        """Return where to find an object again in an equal world, or the object itself."""
+        for i, root in enumerate(self.roots):
+            if root is node:
+                return i, None
+        for i, root in enumerate(self.roots):
+            if isinstance(root, Stateful):
+                for j, other in enumerate(graph_of(root).nodes):
+                    if other is node:
+                        return i, j
+        return node
+
+    def find(self, place: Any) -> Any:
+        """Return the object at a place given by :meth:`locate`."""
+        if isinstance(place, Node):
+            return place
+        root = self.roots[place[0]]
+        return root if place[1] is None else graph_of(root).nodes[place[1]]
+
+    def names(self, grads: GradsOut) -> Names:
+        """Return the static part of gradients that a program returned."""
+        return Names(grads.names, [self.boxes[number] for number in grads.numbers])
+
+
+class Program:
+    """A function, traced for one structure of state and one set of shapes.
+
+    Attributes:
+        closed: The jaxpr. Its inputs are the boxes in ``reads``, then the arguments' arrays; its
+            outputs the new values of the boxes in ``writes``, then what ``out`` needs.
+        reads: Numbers of the boxes that are inputs.
+        writes: Numbers of the boxes that get new values.
+        steady: For each of ``writes``, whether shape and dtype stay as they are.
+        grown: What the library added to objects while tracing.
+        growth: The same, in terms of the world.
+        may_raise: Whether running it may call back into Python.
+        reusable: False if it closed over tracers of an enclosing trace.
+        out: Rebuilds the function's result.
+    """
+
+    def __init__(self, fn: Callable[..., Any], arrays: Sequence[Any], world: World) -> None:
+        """Trace ``fn``, which takes arrays, reads and writes boxes, and returns anything."""
+        seen: dict[int, Any] = {}
+        outer = scopes.current()
+
+        def lift(box: Variable) -> Any:
+            number = world.number(box)
+            value = box._peek() if outer is None else outer.look(box)
+            tracer = _jax.bind_read(scope.trace, number, _jax.typeof(value))
+            seen[number] = tracer
+            return tracer
+
+        scope = scopes.Scope(lift=lift)
+        result: dict[str, Any] = {}
+
+        def body(*flat: Any) -> list[Any]:
+            with scope:
+                out = fn(*flat)
+                result["out"], outs = Output.of(out, scope, world)
+            written = {
+                box: scope.values[box]
+                for box in scope.written
+                if box not in scope.created
+                and scope.values[box] is not seen.get(world.numbers.get(box, -1))
+            }
+            result["written"] = [world.number(box) for box in written]
+            return [*written.values(), *outs]
+
+        try:
+            closed = jax.make_jaxpr(body)(*arrays)
+        except BaseException:
+            scope.undo()
+            raise
+        self.undo = scope.undo
+        self.out: Output = result["out"]
+        self.writes: list[int] = result["written"]
+        self.reads = sorted(seen)
+        self.grown = scope.growth
+        self.growth = [(world.locate(node), what) for node, what in scope.growth]
+        self.closed = closed = _jax.lift_reads(closed, self.reads)
+        avals = [v.aval for v in closed.jaxpr.invars]
+        of = dict(zip(self.reads, avals, strict=False))
+        outvars = closed.jaxpr.outvars
+        for number in self.writes:
+            if number not in of:
+                value = world.boxes[number]
+                of[number] = _jax.typeof(value._peek() if outer is None else outer.look(value))
+        self.steady = [
+            _same_type(of[number], var.aval)
+            for number, var in zip(self.writes, outvars, strict=False)
+        ]
+        self.may_raise = _jax.may_raise(closed.jaxpr)
+        self.reusable = not any(isinstance(const, _jax.Tracer) for const in closed.consts)
+        self._copied = _aliases(closed.jaxpr, len(self.reads), len(self.writes))
+
+    def renumber(self, old: World, new: World) -> None:
+        """Go over to another numbering of the same boxes."""
+        self.reads = [new.number(old.boxes[i]) for i in self.reads]
+        self.writes = [new.number(old.boxes[i]) for i in self.writes]
+        for leaf in self.out.leaves:
+            if isinstance(leaf, GradsOut):
+                leaf.numbers = [new.number(old.boxes[i]) for i in leaf.numbers]
+            elif isinstance(leaf, _Old):
+                leaf.place = new.locate(old.find(leaf.place))
+
+    def run(self, boxes: Sequence[Any], arrays: Sequence[Any], name: str) -> Any:
+        """Run in the current trace.
+
+        Args:
+            boxes: Values of the boxes in ``reads``.
+            arrays: The arguments' arrays.
+            name: How to call the computation.
+
+        Returns:
+            The new values of ``writes``, and the arrays for ``out``.
+        """
+        outs = list(_jax.call_jaxpr(self.closed, [*boxes, *arrays], name))
+        for i in self._copied:
+            outs[i] = _jax.copy_p.bind(outs[i])
+        return outs[: len(self.writes)], outs[len(self.writes) :]
+
+
+class Output:
+    """The result of a traced function: a tree of arrays, objects and gradients.
+
+    Attributes:
+        plain: The tree structure if there are arrays only, else None.
+    """
+
+    def __init__(self, tree: Any, leaves: list[Any]) -> None:
+        self.tree = tree
+        self.leaves = leaves
+        self.plain = tree if all(leaf is None for leaf in leaves) else None
+
+    @classmethod
+    def of(cls, value: Any, scope: scopes.Scope, world: World) -> tuple[Output, list[Any]]:
+        """Take a result apart while its scope is still there.
+
+        Returns:
+            The structure, and the arrays in it.
+        """
+        leaves, tree = jax.tree.flatten(value, is_leaf=lambda x: isinstance(x, Node | Grads))
+        arrays: list[Any] = []
+        kinds: list[Any] = []
+        for leaf in leaves:
+            if isinstance(leaf, Grads):
+                kinds.append(GradsOut(leaf._names.names, [world.number(b) for b in leaf.boxes]))
+                arrays += leaf.arrays
+            elif isinstance(leaf, Node) and _born_in(leaf, scope):
+                made = [box for box in boxes_of(leaf) if box in scope.created]
+                kinds.append(_New(leaf, made))
+                arrays += [scope.values[box] for box in made]
+            elif isinstance(leaf, Node):
+                kinds.append(_Old(world.locate(leaf)))
+            else:
+                _check_output(leaf)
+                kinds.append(None)
+                arrays.append(leaf)
+        return cls(tree, kinds), arrays
+
+    def build(self, arrays: Sequence[Any], world: Any) -> Any:
+        """Return the result for the arrays of one run.
+
+        Args:
+            arrays: The arrays.
+            world: Says ``find(place)`` and ``names(grads)`` for the objects of that run.
+        """
+        if self.plain is not None:
+            return jax.tree.unflatten(self.plain, arrays)
+        remaining = iter(arrays)
+        leaves = [
+            next(remaining) if leaf is None else leaf.build(remaining, world)
+            for leaf in self.leaves
+        ]
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+class GradsOut:
+    """The place of a Grads in a result: its names, and the numbers of its boxes."""
+
+    def __init__(self, names: tuple[str, ...], numbers: list[int]) -> None:
+        self.names = names
+        self.numbers = numbers
+
+    def build(self, arrays: Any, world: Any) -> Grads:
+        return Grads(world.names(self), [next(arrays) for _ in self.names])
+
+
+class _New:
+    def __init__(self, template: Node, boxes: list[Variable]) -> None:
+        self.template = template
+        self.boxes = boxes
+
+    def build(self, arrays: Any, world: Any) -> Any:
+        return clone(self.template, {box: next(arrays) for box in self.boxes})
+
+
+class _Old:
+    def __init__(self, place: Any) -> None:
+        self.place = place
+
+    def build(self, arrays: Any, world: Any) -> Any:
+        return world.find(self.place)
+
+
+def _born_in(node: Node, scope: scopes.Scope) -> bool:
+    if isinstance(node, Variable):
+        return node in scope.created
+    return node._birth in scope.serials  # type: ignore[attr-defined]
+
+
+def _check_output(leaf: Any) -> None:
+    if not isinstance(leaf, jax.Array | _jax.Tracer | bool | int | float | complex) and not (
+        hasattr(leaf, "dtype") and hasattr(leaf, "shape")
+    ):
+        raise TypeError(
+            f"A traced function returned {leaf!r} ({type(leaf).__name__}). It may return arrays, "
+            "numbers, None, Stateful objects, and containers of these."
+        )
+
+
+def _same_type(a: Any, b: Any) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _aliases(jaxpr: Any, n_boxes: int, n_writes: int) -> list[int]:
+    """Return the outputs that need an array of their own.
+
+    A written value or a result that is an input as it stands, or the same value twice, would
+    share its buffer with something that the next call donates.
+    """
+    boxes = set(map(id, jaxpr.invars[:n_boxes]))
+    inputs = set(map(id, jaxpr.invars))
+    taken: set[int] = set()
+    copied = []
+    for i, var in enumerate(jaxpr.outvars):
+        if isinstance(var, _jax.Literal):
+            continue
+        if id(var) in (inputs if i < n_writes else boxes) or (id(var) in taken):
+            copied.append(i)
+        if i < n_writes:
+            taken.add(id(var))
+    return copied

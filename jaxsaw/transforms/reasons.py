@@ -1,0 +1,59 @@
+"""Why a function was traced: the difference from the time before, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxsaw import _jax
+from jaxsaw.state.graph import Graph
+from jaxsaw.state.stateful import Stateful
+
+
+def reason(fn: Any, graphs: list[Graph], arrays: list[Any]) -> str:
+    """Return what is new about a call, and remember it for the next comparison.
+
+    Args:
+        fn: The compiled function; its ``_last`` is what this function left there.
+        graphs: The graphs of its state.
+        arrays: The arrays among its arguments.
+    """
+    now = (
+        tuple(graph.skeleton for graph in graphs),
+        tuple(graph.key[1] for graph in graphs),
+        tuple(str(_jax.typeof(array)) for array in arrays),
+    )
+    before, fn._last = getattr(fn, "_last", None), now
+    if before is None:
+        return "first call"
+    if before[0] != now[0]:
+        return "structure of the state changed"
+    changes = []
+    for graph, old, new in zip(graphs, before[1], now[1], strict=True):
+        for index, (a, b) in enumerate(zip(old, new, strict=True)):
+            if a is not b:
+                path = graph.nodes[index - 1].path if index else "the root"
+                changes.append(f"{path}: {_difference(a, b)}")
+    if changes:
+        more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
+        return f"static attribute changed: {changes[0]}{more}"
+    for i, (a, b) in enumerate(zip(before[2], now[2], strict=False)):
+        if a != b:
+            return f"array argument {i} changed from {a} to {b}"
+    if len(before[2]) != len(now[2]):
+        return f"number of array arguments changed from {len(before[2])} to {len(now[2])}"
+    return "shape or dtype of the state, a static argument or a JAX setting changed"
+
+
+def _difference(old: Any, new: Any) -> str:
+    a, b = getattr(old, "items", ()), getattr(new, "items", ())
+    if not (isinstance(a, tuple) and isinstance(b, tuple) and a and isinstance(a[0], type)):
+        return f"{old} became {new}"
+    if not issubclass(a[0], Stateful):
+        return f"{a[1:]} became {b[1:]}"
+    was, now = dict(a[1:]), dict(b[1:])
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return ", ".join(f"{n} from {_value(was.get(n))} to {_value(now.get(n))}" for n in names)
+
+
+def _value(key: Any) -> str:
+    return repr(key[1]) if isinstance(key, tuple) and len(key) == 2 else "another value"

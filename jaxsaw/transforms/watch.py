@@ -1,0 +1,173 @@
+"""State that a function reaches without being passed it.
+
+A walk over a function's closure cells, the globals that it names, its defaults, partials and
+bound ``self``, and on through plain containers and instances, finds the Statefuls it can see.
+What the walk found is looked at again on each call, along the ways that led to it: a rebound
+global is another root, a container of another length is a reason for a new walk.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jaxsaw.state.containers import WatchedDict, WatchedList
+from jaxsaw.state.node import Node
+
+Getter = Callable[[], Any]
+
+_OPAQUE = sys.stdlib_module_names | {"jax", "jaxlib", "jaxsaw", "numpy", "ml_dtypes"}
+_MISSING = object()
+
+
+class Watch:
+    """The Statefuls that a function reaches, and the ways to them.
+
+    Args:
+        fn: Any callable.
+
+    Attributes:
+        getters: One for each way to a Stateful; returns what stands there now.
+        checks: Pairs of a getter and what it must (identically) return for the ways to hold.
+        form: The ways and the lengths of containers along them, hashable.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        self.getters: list[Getter] = []
+        self.checks: list[tuple[Getter, Any]] = []
+        self._names: list[str] = []
+        self._seen: set[int] = set()
+        self._keep: list[Any] = []
+        self._visit(fn, lambda: fn, [], "")
+        self.form = (tuple(self._names), tuple(v for _, v in self.checks if type(v) is int))
+        del self._seen, self._keep, self._names
+
+    def roots(self) -> list[Node] | None:
+        """Return what stands at the end of each way, or None if the ways must be found anew."""
+        for get, expected in self.checks:
+            if get() is not expected and (type(expected) is not int or get() != expected):
+                return None
+        found = [get() for get in self.getters]
+        return found if all(isinstance(node, Node) for node in found) else None
+
+    def _visit(self, value: Any, get: Getter, way: list[tuple[Getter, Any]], name: str) -> None:
+        if isinstance(value, Node):
+            self.getters.append(get)
+            self._names.append(name)
+            self.checks += [check for check in way if check not in self.checks]
+            return
+        if id(value) in self._seen or isinstance(value, WatchedList | WatchedDict):
+            return
+        steps = _steps(value)
+        if steps is None:
+            return
+        self._seen.add(id(value))
+        self._keep.append(value)
+        way = [*way, (get, value)] if way or name else way
+        if isinstance(value, list | dict):
+            way = [*way, (value.__len__, len(value))]
+        for label, step in steps:
+            child = step()
+            if child is not _MISSING:
+                self._visit(child, step, way, f"{name}{label}" if name else label.lstrip("."))
+
+
+def _steps(value: Any) -> Iterator[tuple[str, Getter]] | None:
+    """Return the ways on from a value, or None where it isn't looked into."""
+    if isinstance(value, types.FunctionType):
+        if (value.__module__ or "").partition(".")[0] in _OPAQUE and value.__module__ != "__main__":
+            return None
+        return _function_steps(value)
+    if isinstance(value, types.MethodType):
+        return iter([("", lambda: value.__self__), ("", lambda: value.__func__)])
+    if isinstance(value, functools.partial):
+        return _partial_steps(value)
+    if isinstance(value, list | tuple):
+        return ((f"[{i}]", _item(value, i)) for i in range(len(value)))
+    if isinstance(value, dict):
+        return ((f"[{key!r}]", _item(value, key)) for key in list(value))
+    if _is_plain_instance(value):
+        attributes = vars(value)
+        return ((f".{key}", _item(attributes, key)) for key in list(attributes))
+    if hasattr(type(value), "__watch__"):
+        return iter([("", p) for p in value.__watch__()])
+    wrapped = getattr(value, "__wrapped__", None)
+    if callable(wrapped) and not isinstance(value, type):
+        return iter([("", lambda: wrapped)])
+    return None
+
+
+def _function_steps(function: types.FunctionType) -> Iterator[tuple[str, Getter]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, _cell(cell)
+    scope = function.__globals__
+    modules: list[types.ModuleType] = []
+    names = _names(function.__code__)
+    for name in names:
+        if name in scope:
+            if isinstance(scope[name], types.ModuleType):
+                modules.append(scope[name])
+            yield name, _item(scope, name)
+    for module in modules:
+        if module.__name__.partition(".")[0] not in _OPAQUE:
+            for name in names & vars(module).keys():
+                yield f"{module.__name__}.{name}", _item(vars(module), name)
+    for i in range(len(function.__defaults__ or ())):
+        yield "default", _default(function, i)
+    for name in function.__kwdefaults__ or ():
+        yield name, _item(function.__kwdefaults__, name)
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield "", lambda: wrapped
+
+
+def _partial_steps(partial: functools.partial[Any]) -> Iterator[tuple[str, Getter]]:
+    yield "", lambda: partial.func
+    for i in range(len(partial.args)):
+        yield f"argument {i}", _item(partial.args, i)
+    for name in partial.keywords:
+        yield name, _item(partial.keywords, name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Return the global and attribute names in a function and in the functions inside it."""
+    found = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found |= _names(const)
+    return frozenset(found)
+
+
+def _is_plain_instance(value: Any) -> bool:
+    kind = type(value)
+    if not hasattr(value, "__dict__") or isinstance(value, type | types.ModuleType):
+        return False
+    return (kind.__module__ or "").partition(".")[0] not in _OPAQUE
+
+
+def _item(container: Any, key: Any) -> Getter:
+    def get() -> Any:
+        try:
+            return container[key]
+        except LookupError:
+            return _MISSING
+
+    return get
+
+
+def _cell(cell: types.CellType) -> Getter:
+    def get() -> Any:
+        try:
+            return cell.cell_contents
+        except ValueError:
+            return _MISSING
+
+    return get
+
+
+def _default(function: types.FunctionType, i: int) -> Getter:
+    return lambda: (function.__defaults__ or ())[i]
