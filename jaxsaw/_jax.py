@@ -112,6 +112,11 @@ ad.deflinear2(copy_p, lambda ct, _: [ct])
 batching.defvectorized(copy_p)
 
 
+def clear_fast_path(jitted: Any) -> None:
+    """Have a ``jax.jit`` function look up its executables anew; nothing is compiled again."""
+    jitted._clear_cache()
+
+
 def may_raise(jaxpr: Any) -> bool:
     """Return whether running ``jaxpr`` can call back into Python, which may raise."""
     for eqn in jaxpr.eqns:
@@ -159,5 +164,12 @@ def _register_box_before_canonicalization(cls: type, read: Callable[[Any], Any])
             return to_tracer(self, read(x) if isinstance(x, trace._jaxsaw_boxes) else x)
 
         trace.to_jaxpr_tracer = to_jaxpr_tracer
+        process = core.EvalTrace.process_primitive
+
+        def process_primitive(self: Any, primitive: Any, args: Any, params: Any) -> Any:
+            args = [read(x) if isinstance(x, trace._jaxsaw_boxes) else x for x in args]
+            return process(self, primitive, args, params)
+
+        core.EvalTrace.process_primitive = process_primitive
     trace._jaxsaw_boxes = (*trace._jaxsaw_boxes, cls)
     jax.Array.register(cls)

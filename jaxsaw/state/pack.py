@@ -58,12 +58,12 @@ class Pack:
 
     def protect(self, content: list[Any]) -> list[Any]:
         """Return ``content``, just taken, with copies of the arrays that are held outside."""
-        places = self.exposed
+        places = list(self.exposed)  # at one instant: readers go on adding to it
         every = any(type(place) is not int for place in places)
         copied = list(content)
-        for place in range(len(content)) if every else list(places):
+        for place in range(len(content)) if every else places:
             copied[place] = content[place].copy()
-        places.clear()
+        self.exposed.difference_update(places)
         return copied
 
 
@@ -112,11 +112,21 @@ def commit(values: dict[Any, Any], *, exposed: bool = True) -> None:
     Args:
         values: Boxes and their new arrays; a box made in a scope gets its first place.
         exposed: Whether someone else may hold the arrays.
+
+    Raises:
+        TypeError: In a raw JAX transform that a box doesn't belong to.
     """
+    trace = _jax.current_trace()
+    for box in values:
+        if box._place is not None and box._place[0].trace is not trace:
+            raise TypeError(
+                f"{box.path} was written inside a raw jax transform, where the new value would "
+                "be lost. Use the transform's jaxsaw twin (js.jit, js.grad, js.vmap, ...)."
+            )
     placed = {}
     for box, array in values.items():
         if box._place is None:
-            box._place = (Pack([array], (0,) if exposed else ()), 0)
+            box._place = (Pack([array], (0,) if exposed else (), trace), 0)
         else:
             placed[box] = array
     if not placed:

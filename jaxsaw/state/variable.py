@@ -117,10 +117,14 @@ class Variable(Node, _jax.ArrayBase):
             pack, index = place
             pack.exposed.add(index)
             try:
-                return pack.slot[0][index]
+                content = pack.slot[0]
+                array = content[index]
+                # A writer may have come and gone since the note, and taken it away.
+                if index in pack.exposed and pack.slot[0] is content:
+                    return array
             except IndexError:
                 shadow = pack.shadow
-                if shadow is not None:
+                if shadow is not None and index in pack.exposed:
                     return shadow[index]
             packs.pause()
 
@@ -219,6 +223,11 @@ class Variable(Node, _jax.ArrayBase):
         twin._fill(self.value, exposed=True)
         return twin
 
+    def __copy__(self) -> Any:
+        twin = self._twin()
+        twin._fill(self.value, exposed=True)
+        return twin
+
     def _twin(self) -> Any:
         """Return a box of the same kind and with the same attributes, without a value."""
         return type(self).__new__(type(self))
@@ -239,18 +248,8 @@ def write(box: Variable, array: Any) -> None:
     active = scopes.current()
     if active is not None:
         active.write(box, array)
-    elif _jax.current_trace() is not _at_home(box):
-        raise TypeError(
-            f"{box.path} was written inside a raw jax transform, where the new value would be "
-            "lost. Use the transform's jaxsaw twin (js.jit, js.grad, js.vmap, js.scan, ...)."
-        )
     else:
         packs.commit({box: array})
-
-
-def _at_home(box: Variable) -> Any:
-    """Return the trace that a box belongs to: a box from js.merge can live in a raw one."""
-    return _jax.EVAL if box._place is None else box._place[0].trace
 
 
 def as_strong_array(value: Any, dtype: Any = None) -> Any:

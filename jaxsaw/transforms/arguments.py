@@ -16,7 +16,7 @@ from jaxsaw.transforms.grads import Grads
 
 def is_special(leaf: Any) -> bool:
     """Return whether a leaf of the arguments is state, or remembers some."""
-    return isinstance(leaf, Node | Grads)
+    return isinstance(leaf, Node) or type(leaf) is Grads
 
 
 class Static:

@@ -61,6 +61,9 @@ def value_and_grad(
         ['weight', 'bias']
     """
 
+    if wrt is not None and not callable(wrt) and not isinstance(wrt, Node):
+        wrt = list(wrt)  # it may be an iterator, and is looked at on each call
+
     @functools.wraps(fn, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         targets = _Targets(fn, args, argnums, wrt)
@@ -74,10 +77,14 @@ def value_and_grad(
                 return value, (_Aux(aux), [scope.values[box] for box in scope.written])
 
         differentiate = jax.value_and_grad(inner, argnums=(0, 1), has_aux=True)
-        (value, (aux, written)), (boxed, arrays) = differentiate(
-            [box.value for box in targets.boxes], targets.arrays
-        )
-        scope.commit(dict(zip(scope.written, written, strict=True)))
+        try:
+            (value, (aux, written)), (boxed, arrays) = differentiate(
+                [box.value for box in targets.boxes], targets.arrays
+            )
+            scope.commit(dict(zip(scope.written, written, strict=True)))
+        except BaseException:
+            scope.undo()
+            raise
         gradient = targets.gradient(boxed, arrays)
         return ((value, aux.tree) if has_aux else value), gradient
 

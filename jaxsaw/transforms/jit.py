@@ -219,8 +219,10 @@ class JitFunction:
                 return binding.insist(call.args, call.kwargs)
             except _Miss:  # the plan is known, these shapes aren't
                 return call.bind(anew=True).insist(call.args, call.kwargs)
-        except BaseException:
+        except BaseException as error:
             call.undo()
+            if isinstance(error, TypeError):
+                call.check()  # says it better than JAX
             raise
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -250,6 +252,7 @@ class _Call:
         arrays: All arrays among the arguments.
         key: What the call is recognised by.
         undo: Takes back what tracing added to objects.
+        check: Raises for arguments that can't be traced.
     """
 
     def __init__(self, fn: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -257,7 +260,7 @@ class _Call:
         self.outermost = _jax.current_trace() is _jax.EVAL and scopes.current() is None
         self.undo: Callable[[], None] = lambda: None
         dynamic, named, self.static = fn._static.split(args, kwargs)
-        check_arguments(fn.__wrapped__, dynamic, named)
+        self.check = functools.partial(check_arguments, fn.__wrapped__, dynamic, named)
         self.leaves, self.tree = jax.tree.flatten((dynamic, named), is_leaf=is_special)
         is_node = (isinstance(arg, Node) for arg in dynamic)
         self.leading = sum(1 for _ in itertools.takewhile(bool, is_node))
@@ -382,6 +385,7 @@ class _Plan:
             args, kwargs = call.rebuild(flat)
             return fn.__wrapped__(*args, **kwargs)
 
+        call.check()
         fn.trace_count += 1
         before = call.structure()
         world = call.world
@@ -418,6 +422,10 @@ class _Plan:
             self.layout = layout
             self.compiled = self._compile(donate_argnums=0)
             self.careful = self._compile()
+        else:
+            # JAX gives up its fast path for a signature that has raised once, as a miss does.
+            _jax.clear_fast_path(self.compiled)
+            _jax.clear_fast_path(self.careful)
 
     def _compile(self, **options: Any) -> Any:
         in_place, anew, read = self.layout
