@@ -164,6 +164,19 @@ class Rngs(Stateful):
         if name not in self._streams:
             self._derive(name)
 
+    def _on_demand(self, names: list[str]) -> list[str]:
+        """Return the streams to add so that a checkpoint with these names fits."""
+        if self._default is None:
+            return []
+        counts = [name.removesuffix(".count") for name in names if name.endswith(".count")]
+        return [n for n in counts if f"{n}.key" not in names and n not in self._streams]
+
+    def _first_value(self, name: str) -> Any:
+        """Return what the count of a stream that follows from the default seed starts at."""
+        stream = self._streams.get(name.removesuffix(".count"))
+        is_derived = stream is not None and stream.key is None and name.endswith(".count")
+        return jnp.zeros((), jnp.uint32) if is_derived else None
+
     def _forget(self, name: str) -> None:
         dict.pop(self._streams, name)
         self._signature = None
