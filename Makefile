@@ -32,7 +32,8 @@ help:
 	@echo "make clean      remove environments, caches and what was built"
 
 demo: $(VENV)/.has-examples
-	$(RUN)python examples/digits.py
+	$(RUN)python examples/digits.py --epochs 6
+	$(RUN)python examples/digits.py --resume
 
 test: $(VENV)/.has-test
 	$(RUN)python -m pytest -n $(WORKERS) --ignore=tests/parity --ignore=tests/benchmarks
