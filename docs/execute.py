@@ -29,6 +29,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
             timeout=600,
             kernel_name="python3",
             record_timing=False,
+            coalesce_streams=True,
             extra_arguments=["--log-level=ERROR"],  # no notices about the kernel's own ports
             resources={"metadata": {"path": folder}},
         ).execute()
