@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,8 +80,8 @@ class Rngs(Stateful):
         return self._default.draw(self._default.key.value)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
+        if name.startswith("_") or name in ("shape", "dtype", "ndim", "aval"):
+            raise AttributeError(name)  # what is asked of things that may be arrays
 
         def draw() -> jax.Array:
             return self.next(name)
@@ -159,10 +159,11 @@ class Rngs(Stateful):
             active.grew(self, name, lambda: self._forget(name))
         return stream
 
-    def _grow(self, name: str) -> None:
-        """Add what a trace found missing, before a compiled call that counts on it."""
+    def _grow(self, name: str) -> Callable[[], None]:
+        """Add what a trace or a checkpoint found missing; return what takes it away again."""
         if name not in self._streams:
             self._derive(name)
+        return lambda: self._forget(name)
 
     def _on_demand(self, names: list[str]) -> list[str]:
         """Return the streams to add so that a checkpoint with these names fits."""
@@ -171,8 +172,11 @@ class Rngs(Stateful):
         counts = [name.removesuffix(".count") for name in names if name.endswith(".count")]
         return [n for n in counts if f"{n}.key" not in names and n not in self._streams]
 
-    def _first_value(self, name: str) -> Any:
-        """Return what the count of a stream that follows from the default seed starts at."""
+    def _first_value(self, name: str, names: list[str]) -> Any:
+        """Return what a box that a checkpoint with these names lacks was then, if that is known.
+
+        It is for the count of a stream that follows from the default seed: zero.
+        """
         stream = self._streams.get(name.removesuffix(".count"))
         is_derived = stream is not None and stream.key is None and name.endswith(".count")
         return jnp.zeros((), jnp.uint32) if is_derived else None
