@@ -1,0 +1,77 @@
+"""Optimizers and schedules to compare with PyTorch's, live and by recorded numbers.
+
+Each entry takes the module (``jaxsaw.optim`` or ``torch.optim``) and the Parameters, or the module
+of schedules and the optimizer.
+"""
+
+import numpy as np
+
+SHAPES = [(3, 4), (5,), (), (2, 3, 2)]
+STEPS = 100
+
+
+def values(seed=0, shapes=SHAPES):
+    r = np.random.RandomState(seed)
+    return [np.asarray(r.standard_normal(shape), np.float32) for shape in shapes]
+
+
+def gradients(step, shapes=SHAPES):
+    """Gradients whose size varies by element over several orders."""
+    r = np.random.RandomState(1000 + step)
+    sizes = [10.0 ** np.random.RandomState(7).uniform(-4, 1, shape) for shape in shapes]
+    return [
+        np.asarray((r.standard_normal(s) + 0.3) * z, np.float32)
+        for s, z in zip(shapes, sizes, strict=True)
+    ]
+
+
+CASES = {
+    "sgd": lambda o, p: o.SGD(p, lr=0.01),
+    "sgd decay": lambda o, p: o.SGD(p, lr=0.01, weight_decay=0.1),
+    "sgd momentum": lambda o, p: o.SGD(p, lr=0.01, momentum=0.9),
+    "sgd dampening": lambda o, p: o.SGD(p, 0.01, 0.9, 0.3, weight_decay=0.01),
+    "sgd nesterov": lambda o, p: o.SGD(p, lr=0.01, momentum=0.9, nesterov=True),
+    "sgd maximize": lambda o, p: o.SGD(p, 0.01, 0.5, maximize=True, weight_decay=0.1),
+    "adam": lambda o, p: o.Adam(p, lr=0.01),
+    "adam betas": lambda o, p: o.Adam(p, lr=0.01, betas=(0.5, 0.9999), eps=1e-3),
+    "adam zero betas": lambda o, p: o.Adam(p, lr=0.01, betas=(0.0, 0.0)),
+    "adam decay": lambda o, p: o.Adam(p, lr=0.01, weight_decay=0.1),
+    "adam amsgrad": lambda o, p: o.Adam(p, lr=0.01, amsgrad=True, weight_decay=0.01),
+    "adam maximize": lambda o, p: o.Adam(p, lr=0.01, amsgrad=True, maximize=True),
+    "adam decoupled": lambda o, p: o.Adam(
+        p, lr=0.01, weight_decay=0.1, decoupled_weight_decay=True
+    ),
+    "adamw": lambda o, p: o.AdamW(p, lr=0.01),
+    "adamw decay": lambda o, p: o.AdamW(p, 0.05, (0.8, 0.95), 1e-6, 0.3, amsgrad=True),
+    "adamw maximize": lambda o, p: o.AdamW(p, lr=0.01, maximize=True),
+}
+
+SCHEDULES = {
+    "lambda": lambda s, o: s.LambdaLR(o, lambda epoch: 0.95**epoch),
+    "lambdas": lambda s, o: s.LambdaLR(o, [lambda e: 1 / (1 + e), lambda e: 0.5 + 0.01 * e]),
+    "multiplicative": lambda s, o: s.MultiplicativeLR(o, lambda epoch: 0.97),
+    "step": lambda s, o: s.StepLR(o, 7),
+    "step gamma": lambda s, o: s.StepLR(o, step_size=3, gamma=0.7),
+    "multistep": lambda s, o: s.MultiStepLR(o, [3, 10, 10, 40], gamma=0.3),
+    "constant": lambda s, o: s.ConstantLR(o, factor=0.25, total_iters=9),
+    "linear": lambda s, o: s.LinearLR(o),
+    "linear down": lambda s, o: s.LinearLR(o, 0.9, 0.0, total_iters=20),
+    "exponential": lambda s, o: s.ExponentialLR(o, 0.9),
+    "cosine": lambda s, o: s.CosineAnnealingLR(o, T_max=20),
+    "cosine eta": lambda s, o: s.CosineAnnealingLR(o, 30, eta_min=0.001),
+    "cosine odd": lambda s, o: s.CosineAnnealingLR(o, 7, eta_min=0.01),
+}
+
+# Epochs, and the rate of the two groups that the recorded schedules begin with.
+EPOCHS = 60
+RATES = (0.3, 0.02)
+
+# The steps after which parameters are recorded.
+RECORDED = (1, 2, 10, 100)
+
+
+def some_gradients(step):
+    """Gradients of which some are missing, those of the first Parameter for the first steps."""
+    return [
+        g if (step + i) % 3 and (i or step > 4) else None for i, g in enumerate(gradients(step))
+    ]
