@@ -38,6 +38,7 @@ typeof = core.typeof
 debug_nans = _config.debug_nans
 debug_infs = _config.debug_infs
 disable_jit = _config.disable_jit
+enable_x64 = _config.enable_x64
 trace_key = _config.trace_context
 
 jit_p = getattr(pjit, "jit_p", None) or pjit.pjit_p
@@ -104,6 +105,11 @@ def call_jaxpr(closed: Any, args: Sequence[Any], name: str) -> list[Any]:
     )
 
 
+def eval_jaxpr(closed: Any, args: Sequence[Any]) -> list[Any]:
+    """Run ``closed`` on ``args``, one operation after the other."""
+    return core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+
 copy_p = core.Primitive("copy_box")
 copy_p.def_impl(lambda x: x.copy())
 copy_p.def_abstract_eval(lambda x: x)
@@ -119,14 +125,17 @@ def clear_fast_path(jitted: Any) -> None:
 
 def may_raise(jaxpr: Any) -> bool:
     """Return whether running ``jaxpr`` can call back into Python, which may raise."""
-    for eqn in jaxpr.eqns:
-        if "callback" in eqn.primitive.name:
-            return True
-        for value in eqn.params.values():
-            for sub in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(sub, "jaxpr", sub)
-                if hasattr(inner, "eqns") and may_raise(inner):
-                    return True
+    waiting, seen = [jaxpr], set()  # an inner jit that is called often has one jaxpr
+    while waiting:
+        for eqn in waiting.pop().eqns:
+            if "callback" in eqn.primitive.name:
+                return True
+            for value in eqn.params.values():
+                for part in value if isinstance(value, tuple | list) else (value,):
+                    inner = getattr(part, "jaxpr", part)
+                    if hasattr(inner, "eqns") and id(inner) not in seen:
+                        seen.add(id(inner))
+                        waiting.append(inner)
     return False
 
 

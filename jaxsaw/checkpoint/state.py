@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,19 +160,25 @@ def restore(
     """
     objects = _given("restore", model=model, optimizer=optimizer, rngs=rngs, **others)
     _refuse_tracing("restore")
-    with Reader(path) as reader, scopes.Scope():  # takes back added boxes if this fails
+    if not isinstance(strict, bool):
+        raise TypeError(f"checkpoint.restore: strict must be a bool, got {type(strict).__name__}.")
+    with Reader(path) as reader:
         match = _Match(os.fspath(path), reader)
-        for name, obj in objects.items():
-            match.compare(name, obj)
-        if strict:
-            match.refuse_differences()
-        values = match.read()
-        if strict:
-            match.refuse_differences()
-    _commit(values)
-    for obj in objects.values():
-        for node in objects_by_path(obj).values():
-            node._restored()  # type: ignore[attr-defined]
+        try:
+            match.require(objects)
+            for name, obj in objects.items():
+                match.compare(name, obj)
+            if strict:
+                match.refuse_differences()
+            values = match.read()
+            if strict:
+                match.refuse_differences()
+            _commit(values)
+        except BaseException:
+            match.undo()
+            raise
+    for node in match.nodes:
+        node._restored()  # type: ignore[attr-defined]
     manifest = reader.manifest
     return Restored(
         manifest["progress"],
@@ -184,6 +192,8 @@ def restore(
 
 class Loaded(Mapping[str, Mapping[str, Any]]):
     """The content of a file: arrays by object and name, read when they are asked for.
+
+    The file stays open as long as this object, or the part for one object, is in use.
 
     Attributes:
         progress: As it was saved.
@@ -221,9 +231,15 @@ class _Section(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         array = self._reader.array(self._members[name])
-        if isinstance(array, KeyData):
-            return jax.random.wrap_key_data(array.data, impl=array.impl)
-        return array
+        if not isinstance(array, KeyData):
+            return array
+        try:
+            return jax.random.wrap_key_data(jax.numpy.asarray(array.data), impl=array.impl)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"{self._reader.path}: {name}: {error}.") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
@@ -255,6 +271,7 @@ def load(path: Path) -> Loaded:
         (1, 2)
     """
     reader = Reader(path)
+    weakref.finalize(reader, reader._file.close)
     try:
         _check_sections(os.fspath(path), reader.manifest)
         return Loaded(reader)
@@ -299,7 +316,14 @@ def verify(path: Path) -> None:
 
 
 class _Match:
-    """The comparison of a file with the objects that it is restored into."""
+    """The comparison of a file with the objects that it is restored into.
+
+    Attributes:
+        members: The names of each box that the file has values for, and their members there.
+        nodes: The objects that take part, and hear of it afterwards.
+        resets: Boxes that have been made since the file was written, and their values then.
+        skipped: Boxes that something of the file doesn't fit.
+    """
 
     def __init__(self, path: str, reader: Reader) -> None:
         _check_sections(path, reader.manifest)
@@ -308,72 +332,87 @@ class _Match:
         self.missing: list[str] = []
         self.unexpected: list[str] = []
         self.mismatched: list[str] = []
-        self.members: dict[Variable, list[tuple[str, str]]] = {}  # names and members for a box
+        self.members: dict[Variable, list[tuple[str, str]]] = {}
+        self.nodes: list[Node] = []
         self.resets: dict[Variable, Any] = {}
+        self.skipped: set[Variable] = set()
+        self._undo: list[Callable[[], None]] = []
+
+    def require(self, names: Mapping[str, Node]) -> None:
+        """Check that the file has a part for each object."""
+        sections = self.reader.manifest["objects"]
+        absent = [name for name in names if name not in sections]
+        if absent:
+            asked, known = ", ".join(map(repr, absent)), ", ".join(map(repr, sections))
+            raise CheckpointError(
+                f"{self.path} holds no {asked} (it holds: {known or 'no objects'}). Ask only for "
+                "what was saved, under the same name.",
+                missing=absent,
+            )
 
     def compare(self, name: str, obj: Node) -> None:
         """Compare the part for one object, without reading arrays."""
-        sections = self.reader.manifest["objects"]
-        if name not in sections:
-            known = ", ".join(sections) or "nothing"
-            raise CheckpointError(
-                f"{self.path} holds no {name!r} (it holds: {known}).", missing=[name]
-            )
-        section = sections[name]
+        section = self.reader.manifest["objects"][name]
+        other = self._compare_configurations(name, section["configuration"], configurations(obj))
         saved = section["boxes"]
-        self._add_on_demand(obj, saved)
+        objects = {p: node for p, node in objects_by_path(obj).items() if not _is_below(p, other)}
+        self.nodes += objects.values()
+        self._add_on_demand(objects, saved)
         boxes = boxes_by_path(obj)
         for path, box in boxes.items():
-            full = f"{name}.{path}" if path else name
+            full = _join(name, path)
+            if _is_below(path, other):
+                continue
             if path not in saved:
-                reset = self._reset(obj, path)
+                reset = _reset(objects, path, saved)
                 if reset is None:
                     self.missing.append(full)
                 else:
                     self.resets[box] = reset
             elif self._fits(full, box, saved[path]):
                 self.members.setdefault(box, []).append((full, saved[path]))
-        self.unexpected += [f"{name}.{path}" for path in saved if path not in boxes]
-        now = configurations(obj)
-        for path in sorted({*section["configuration"], *now}):
-            where = f"{name}.{path}" if path else name
-            a, b = section["configuration"].get(path), now.get(path)
-            if a is not None and b is not None and _plain(a) != _plain(b):
-                self.mismatched += [f"{where}: {text}" for text in _differences(a, _plain(b))]
+        self.unexpected += [
+            _join(name, path) for path in saved if path not in boxes and not _is_below(path, other)
+        ]
 
-    def _add_on_demand(self, obj: Node, saved: dict[str, str]) -> None:
+    def undo(self) -> None:
+        """Take away the boxes that were added."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _compare_configurations(
+        self, name: str, saved: dict[str, Any], here: dict[str, Any]
+    ) -> list[str]:
+        """Return the paths of objects with another configuration, which are skipped whole."""
+        other = []
+        for path in saved.keys() & here.keys():
+            if saved[path] != here[path]:
+                other.append(path)
+        for path in sorted(other):
+            where = _join(name, path)
+            self.mismatched += [f"{where}: {t}" for t in _differences(saved[path], here[path])]
+        return other
+
+    def _add_on_demand(self, objects: dict[str, Node], saved: dict[str, str]) -> None:
         """Add the boxes that the file has and that the objects only make when they need them."""
-        for prefix, node in objects_by_path(obj).items():
+        for prefix, node in objects.items():
             if hasattr(node, "_on_demand"):
-                names = [p.removeprefix(prefix) for p in saved if p.startswith(prefix)]
-                for what in node._on_demand(names):
-                    node._grow(what)  # type: ignore[attr-defined]
-
-    def _reset(self, obj: Node, path: str) -> Any:
-        """Return the first value of a box that was made on demand and isn't in the file."""
-        for prefix, node in objects_by_path(obj).items():
-            if path.startswith(prefix) and hasattr(node, "_first_value"):
-                value = node._first_value(path.removeprefix(prefix))
-                if value is not None:
-                    return value
-        return None
+                for what in node._on_demand(_names_below(prefix, saved)):
+                    self._undo.append(node._grow(what))  # type: ignore[attr-defined]
 
     def _fits(self, name: str, box: Variable, member: str) -> bool:
         entry = self.reader.manifest["arrays"][member]
         array = box._peek()
-        impl = entry.get("key_impl")
-        if impl is not None or _is_key(array):
-            saved = f"a key of {impl}" if impl is not None else f"an array of {entry['dtype']}"
-            here = f"a key of {_impl(array)}" if _is_key(array) else f"an array of {array.dtype}"
-            shape = tuple(entry["shape"])[: array.ndim] if impl is not None else ()
-            fits = saved == here and shape == array.shape
+        saved = _form(entry["dtype"], entry["shape"], entry.get("key_impl"))
+        if _is_key(array):
+            data = jax.eval_shape(jax.random.key_data, array)
+            here = _form(str(data.dtype), list(data.shape), _impl(array))
         else:
-            saved = f"{entry['dtype']}{entry['shape']}"
-            here = f"{array.dtype}{list(array.shape)}"
-            fits = saved == here
-        if not fits:
+            here = _form(str(array.dtype), list(array.shape), None)
+        if saved != here:
             self.mismatched.append(f"{name}: {saved} in the file, {here} here")
-        return fits
+            self.skipped.add(box)
+        return saved == here
 
     def refuse_differences(self) -> None:
         """Raise an error that lists them, if there are any."""
@@ -397,26 +436,57 @@ class _Match:
 
     def read(self) -> dict[Variable, Any]:
         """Read the arrays for all boxes, on the host, and check them."""
-        values: dict[Variable, Any] = dict(self.resets)
-        wanted = list(dict.fromkeys(m for uses in self.members.values() for _, m in uses))
+        values: dict[Variable, Any] = {}
         boxes_of: dict[str, list[Variable]] = {}
         for box, uses in self.members.items():
-            for _, member in uses:
+            for member in dict.fromkeys(member for _, member in uses):
                 boxes_of.setdefault(member, []).append(box)
-        for member, array in self.reader.arrays(wanted):
+        for member, array in self.reader.arrays(boxes_of):
             for box in boxes_of[member]:
-                if box not in values:
-                    values[box] = array
-                elif not _identical(values[box], array):
-                    names = [name for name, _ in self.members[box]]
-                    text = f"{' and '.join(names)}: tied here, but with different values there"
-                    if text not in self.mismatched:
-                        self.mismatched.append(text)
-        return values
+                if not _identical(values.setdefault(box, array), array):
+                    self._refuse_tie(box)
+        values = {**self.resets, **values}
+        return {box: value for box, value in values.items() if box not in self.skipped}
+
+    def _refuse_tie(self, box: Variable) -> None:
+        if box not in self.skipped:
+            names = " and ".join(name for name, _ in self.members[box])
+            self.mismatched.append(f"{names}: one array here, but different ones in the file")
+            self.skipped.add(box)
+
+
+def _join(name: str, path: str) -> str:
+    return f"{name}.{path}" if name and path else name or path
+
+
+def _is_below(path: str, others: list[str]) -> bool:
+    return any(f"{path}.".startswith(f"{other}.") or not other for other in others)
+
+
+def _names_below(prefix: str, saved: dict[str, str]) -> list[str]:
+    return [path.removeprefix(prefix) for path in saved if path.startswith(prefix)]
+
+
+def _reset(objects: dict[str, Node], path: str, saved: dict[str, str]) -> Any:
+    """Return the first value of a box that was made on demand and isn't in the file."""
+    for prefix, node in objects.items():
+        if path.startswith(prefix) and hasattr(node, "_first_value"):
+            names = _names_below(prefix, saved)
+            value = node._first_value(path.removeprefix(prefix), names)
+            if value is not None:
+                return value
+    return None
+
+
+def _form(dtype: str, shape: list[int], impl: str | None) -> str:
+    kind = dtype if impl is None else f"key data of {impl}, {dtype}"
+    return f"{kind}[{', '.join(map(str, shape))}]"
 
 
 def _given(what: str, **objects: Any) -> dict[str, Node]:
     given = {name: obj for name, obj in objects.items() if obj is not None}
+    if "strict" in given:
+        raise TypeError("checkpoint.save: 'strict' is an option of restore; use another name.")
     for name, obj in given.items():
         if not isinstance(obj, Node):
             raise TypeError(
@@ -439,25 +509,56 @@ def _commit(values: dict[Variable, Any]) -> None:
     """Write host arrays into boxes, each with the sharding that its array has now."""
     if not values:
         return
+    # What stays in the host's memory is taken over as it is. Elsewhere old arrays give way one by
+    # one, so that there is never a second copy of the state on a device.
+    ready = {}
+    for box, value in values.items():
+        old = box._peek()
+        if _is_host(old):
+            ready[box] = _placed(value, old)
+    interrupt = None
     with packs.taken(list(values)) as contents:
-        # Host copies are complete and checked. Device memory is freed array by array, so that
-        # there is never a second copy of the state on the device.
-        for box, value in values.items():
-            pack, index = box._place  # type: ignore[misc]
-            old = contents[pack][index]
-            contents[pack][index] = _placed(value, old)
-            pack.exposed.discard(index)
+        waiting = list(values)
+        while waiting:
+            try:
+                while waiting:
+                    box = waiting[-1]
+                    pack, index = box._place  # type: ignore[misc]
+                    old = contents[pack][index]
+                    contents[pack][index] = (
+                        ready[box] if box in ready else _placed(values[box], old)
+                    )
+                    pack.exposed.discard(index)
+                    waiting.pop()
+            except KeyboardInterrupt as error:
+                interrupt = error  # half of a state is none: it waits until all is written
+    if interrupt is not None:
+        raise interrupt
+
+
+def _is_host(array: Any) -> bool:
+    return all(device.platform == "cpu" for device in array.sharding.device_set)
 
 
 def _placed(value: Any, old: Any) -> Any:
-    if isinstance(value, KeyData):
-        key = jax.random.wrap_key_data(jax.numpy.asarray(value.data), impl=value.impl)
-        return jax.device_put(key, old.sharding) if _committed(old) else key
-    return jax.device_put(value, old.sharding if _committed(old) else None)
+    """Return a host array as one of JAX's, where and how ``old`` is."""
+    impl = value.impl if isinstance(value, KeyData) else None
+    data = value.data if isinstance(value, KeyData) else value
+    committed = bool(getattr(old, "committed", False))
+    if committed and impl is None:
+        with _wide_types(data):
+            return jax.device_put(data, old.sharding)
+    with jax.default_device(next(iter(old.sharding.device_set))), _wide_types(data):
+        array = jax.device_put(data)
+    if impl is None:
+        return array
+    key = jax.random.wrap_key_data(array, impl=impl)
+    return jax.device_put(key, old.sharding) if committed else key
 
 
-def _committed(array: Any) -> bool:
-    return bool(getattr(array, "committed", False))
+def _wide_types(array: Any) -> Any:
+    """Let JAX keep an array of 64 bits as it is, whatever its settings are now."""
+    return _jax.enable_x64(True) if array.dtype.itemsize >= 8 else nullcontext()
 
 
 def _storable(array: Any) -> Any:
@@ -475,27 +576,25 @@ def _impl(key: Any) -> str:
 
 
 def _identical(a: Any, b: Any) -> bool:
-    if isinstance(a, KeyData) or isinstance(b, KeyData):
-        return a.impl == b.impl and _identical(a.data, b.data)
-    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON gives it back, to compare with one from a file."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    """Return whether two arrays of equal shapes and dtypes have the same bits."""
+    if isinstance(a, KeyData):
+        a, b = a.data, b.data
+    return a is b or bool(np.array_equal(*(x.reshape(-1).view(np.uint8) for x in (a, b))))
 
 
 def _differences(saved: Any, here: Any, where: str = "") -> Iterator[str]:
+    """Describe where two configurations differ, as deep down as they have the same form."""
+    parts: list[tuple[str, Any, Any]] = []
     if isinstance(saved, dict) and isinstance(here, dict):
-        for key in sorted({*saved, *here}):
-            if saved.get(key) != here.get(key):
-                yield from _differences(saved.get(key), here.get(key), f"{where} {key}")
-    else:
-        yield f"{where.strip() or 'configuration'} is {saved!r} in the file, {here!r} here"
+        parts = [(_join(where, k), saved.get(k), here.get(k)) for k in sorted({*saved, *here})]
+    elif isinstance(saved, list) and isinstance(here, list) and len(saved) == len(here):
+        pairs = enumerate(zip(saved, here, strict=True))
+        parts = [(f"{where}[{i}]", a, b) for i, (a, b) in pairs]
+    if not parts:
+        yield f"{where or 'configuration'} is {saved!r} in the file, {here!r} here"
+    for name, a, b in parts:
+        if a != b:
+            yield from _differences(a, b, name)
 
 
 def _check_sections(path: str, manifest: dict[str, Any]) -> None:

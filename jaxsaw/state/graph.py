@@ -116,19 +116,27 @@ def named_boxes(root: Node) -> list[tuple[str, Variable]]:
     return list(zip(graph.names, graph.boxes, strict=True))
 
 
-def clone(value: Any, arrays: dict[Variable, Any]) -> Any:
+def clone(
+    value: Any,
+    arrays: dict[Variable, Any],
+    memo: dict[int, Any] | None = None,
+    *,
+    exposed: bool = True,
+) -> Any:
     """Return a deep copy of ``value`` in which boxes are new and hold other arrays.
 
     Args:
         value: A Stateful, or any structure of them.
         arrays: The array for each box below; boxes that aren't here are copied as they are.
+        memo: What stands for other objects below, by their ids, as in :func:`copy.deepcopy`.
+        exposed: Whether somebody else may hold the arrays.
     """
-    memo: dict[int, Any] = {}
+    memo = {} if memo is None else memo
     for box, array in arrays.items():
         twin = memo[id(box)] = box._twin()
         active = scopes.current()
         if active is None:
-            twin._settle(array, trace=_jax.current_trace())
+            twin._settle(array, exposed=exposed, trace=_jax.current_trace())
         else:
             twin._place = None
             active.create(twin, array)

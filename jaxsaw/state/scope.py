@@ -146,6 +146,11 @@ class Scope:
         while self._undo:
             self._undo.pop()()
 
+    def close(self) -> None:
+        """Let go of what belongs to the JAX trace, which ends now."""
+        self.values.clear()
+        self.trace = self.lift = None
+
     def commit(self, values: dict[Variable, Any], *, exposed: bool = True) -> None:
         """Pass values on to the enclosing scope or, outermost, to the boxes.
 

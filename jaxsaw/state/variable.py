@@ -8,6 +8,7 @@ it goes straight to the array.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -316,4 +317,22 @@ for _name in sorted(set().union(*map(dir, _jax.ARRAY_TYPES))):
     if not _name.startswith("__") and _name not in vars(Variable) and _name not in vars(Node):
         setattr(Variable, _name, property(operator.attrgetter(f"value.{_name}")))
 
-_jax.register_box(Variable, lambda box: box.value, lambda box: box.aval)
+
+def _aval_for_jax(box: Variable) -> Any:
+    """Return the abstract value of a box that JAX was given in the place of an array.
+
+    Raises:
+        TypeError: If js.jit has passed it on: a program for an array there is none for a box, which
+            the function may write. (Looking here costs calls with arrays nothing.)
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_ON_THE_WAY):
+        frame = frame.f_back
+    if frame is not None and frame.f_globals.get("__name__") == "jaxsaw.transforms.jit":
+        raise TypeError(f"{box.path} is a box, and this program was compiled for an array.")
+    return box.aval
+
+
+_ON_THE_WAY = ("jax.", "contextlib", "jaxsaw._jax", __name__)
+
+_jax.register_box(Variable, lambda box: box.value, _aval_for_jax)

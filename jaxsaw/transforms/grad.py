@@ -74,7 +74,9 @@ def value_and_grad(
             with scope:
                 out = fn(*targets.arguments(arrays), **kwargs)
                 value, aux = _value_and_aux(fn, out, has_aux)
-                return value, (_Aux(aux), [scope.values[box] for box in scope.written])
+            written = [scope.values[box] for box in scope.written]
+            scope.close()
+            return value, (_Aux(aux), written)
 
         differentiate = jax.value_and_grad(inner, argnums=(0, 1), has_aux=True)
         try:

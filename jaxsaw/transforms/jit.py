@@ -17,6 +17,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -165,6 +166,8 @@ class JitFunction:
         return f"<js.jit of {name_of(self.__wrapped__)}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        if isinstance(self.__wrapped__, types.MethodType | functools.partial | Node):
+            return JitFunction(deepcopy(self.__wrapped__, memo), **self._options)
         return self
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
@@ -206,19 +209,13 @@ class JitFunction:
         if not call.outermost:
             return call.plan().nested(call)
         self._leading, self._count = (call.leading, len(args)) if call.plain else (-1, -1)
-        binding = self._bindings.get(call.key)
         try:
-            if binding is not None:
+            binding = self._bindings.get(call.key) or call.bind()
+            while True:
                 try:
                     return binding.insist(call.args, call.kwargs)
-                except _Miss:
-                    binding = call.bind(anew=True)
-            else:
-                binding = call.bind()
-            try:
-                return binding.insist(call.args, call.kwargs)
-            except _Miss:  # the plan is known, these shapes aren't
-                return call.bind(anew=True).insist(call.args, call.kwargs)
+                except _Miss:  # shapes that are new, or only new to this binding
+                    binding = call.bind(anew=binding.arranged is binding.plan.arranged)
         except BaseException as error:
             call.undo()
             if isinstance(error, TypeError):
@@ -251,14 +248,16 @@ class _Call:
         roots: The Statefuls among the arguments, and those that the function reaches.
         arrays: All arrays among the arguments.
         key: What the call is recognised by.
-        undo: Takes back what tracing added to objects.
+        grown: What tracing added to objects, if it did trace.
+        undos: Take back what was added, by tracing or in view of an earlier trace.
         check: Raises for arguments that can't be traced.
     """
 
     def __init__(self, fn: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.fn = fn
         self.outermost = _jax.current_trace() is _jax.EVAL and scopes.current() is None
-        self.undo: Callable[[], None] = lambda: None
+        self.grown: list[tuple[Node, Any]] = []
+        self.undos: list[Callable[[], None]] = []
         dynamic, named, self.static = fn._static.split(args, kwargs)
         self.check = functools.partial(check_arguments, fn.__wrapped__, dynamic, named)
         self.leaves, self.tree = jax.tree.flatten((dynamic, named), is_leaf=is_special)
@@ -277,6 +276,11 @@ class _Call:
         else:
             self.args, self.kwargs = tuple(self.arrays), {}
         self.survey()
+
+    def undo(self) -> None:
+        """Take back what was added to objects."""
+        for undo in reversed(self.undos):
+            undo()
 
     def survey(self) -> None:
         """Look at the objects; again after something was added to one."""
@@ -312,9 +316,12 @@ class _Call:
         """Return the plan for calls like this one, which may not have been traced yet."""
         fn = self.fn
         structure = self.structure()
-        for place, what in fn._growth.get(structure, ()):
-            self.world.find(place)._grow(what)
         if structure in fn._growth:
+            with scopes.Scope() as scope:
+                for place, what in fn._growth[structure]:
+                    self.world.find(place)._grow(what)
+            scope.commit({})
+            self.undos.append(scope.undo)
             self.survey()
             structure = self.structure()
         plan = fn._plans.get(structure)
@@ -355,27 +362,32 @@ class _Plan:
     """What is compiled for one structure of state: programs for several shapes.
 
     Attributes:
-        programs: By the abstract values that JAX calls the function with.
+        programs: Each with the abstract values of the boxes that it reads, by those of the arrays.
+        nesting: Programs for calls in other traces, by all abstract values.
         pending: A program that was just traced, by thread, until JAX asks for it.
         strays: Boxes that tracing met outside of the roots, in the order of their numbers.
         layout: Numbers of boxes that are donated, written anew, and only read, each in one list
             for every root that has some.
         compiled: The function for JAX, for all programs.
         careful: The same, without donation.
+        arranged: These three together.
     """
 
     def __init__(self, fn: JitFunction) -> None:
         self.fn = fn
-        self.programs: dict[Any, Program] = {}
+        self.programs: dict[Any, list[tuple[Program, dict[int, Any]]]] = {}
+        self.nesting: dict[Any, Program] = {}
         self.pending: dict[int, Program] = {}
         self.strays: list[Variable] = []
         self.layout: Any = None
         self.compiled: Any = None
         self.careful: Any = None
+        self.arranged: Any = None
         self.awaits = False
         self._written: set[int] = set()
         self._unsteady: set[int] = set()
         self._read: set[int] = set()
+        self._arranging = threading.Lock()
 
     def trace(self, call: _Call) -> Program:
         """Run the user's function once, and have the program ready for JAX."""
@@ -390,7 +402,8 @@ class _Plan:
         before = call.structure()
         world = call.world
         program = Program(body, call.arrays, world)
-        call.undo = program.undo
+        undo, call.grown = program.release()
+        call.undos.append(undo)
         if program.growth:
             # The new boxes were numbered as strays. With them on their objects, everything has
             # other numbers: trace as if they had been there, once and for all.
@@ -398,11 +411,14 @@ class _Plan:
             fn._plans.pop(before, None)
             call.survey()
             program.renumber(world, call.world)
+            for mine in (self.programs, self._written, self._unsteady, self._read):
+                mine.clear()
             fn._plans[call.structure()] = self
         self.strays = call.world.strays()
-        fn._history.append(reason(fn, call.graphs, call.arrays))
+        fn._history.append(reason(fn, call.roots, call.arrays))
         self.pending[threading.get_ident()] = program
-        self._arrange(program, call.world)
+        with self._arranging:
+            self._arrange(program, call.world)
         return program
 
     def _arrange(self, program: Program, world: World) -> None:
@@ -419,16 +435,15 @@ class _Plan:
             world.by_root(self._read - self._written),
         )
         if layout != self.layout:
-            self.layout = layout
-            self.compiled = self._compile(donate_argnums=0)
-            self.careful = self._compile()
+            compiled, careful = self._compile(layout, donate_argnums=0), self._compile(layout)
+            self.layout, self.compiled, self.careful = self.arranged = (layout, compiled, careful)
         else:
             # JAX gives up its fast path for a signature that has raised once, as a miss does.
             _jax.clear_fast_path(self.compiled)
             _jax.clear_fast_path(self.careful)
 
-    def _compile(self, **options: Any) -> Any:
-        in_place, anew, read = self.layout
+    def _compile(self, layout: Any, **options: Any) -> Any:
+        in_place, anew, read = layout
         numbers = [*itertools.chain(*in_place, *anew, *read)]
         sizes = [len(part) for part in (*in_place, *anew)]
         name = name_of(self.fn.__wrapped__).rpartition(".")[2]
@@ -437,10 +452,12 @@ class _Plan:
             anew, read, args, kwargs = rest
             boxes = [*itertools.chain(*in_place, *anew, *read)]
             arrays, tree = jax.tree.flatten((args, kwargs))
-            if not all(isinstance(x, _jax.Tracer) for x in (*boxes, *arrays)):
+            traced = all(isinstance(x, _jax.Tracer) for x in (*boxes, *arrays))
+            searching = _jax.debug_nans.value or _jax.debug_infs.value  # JAX runs what it compiled
+            if not (traced or searching) or layout != self.layout:
                 raise _Miss
-            program = self._program(boxes, arrays, tree)
             values = dict(zip(numbers, boxes, strict=True))
+            program = self._program(values, arrays, tree)
             new, outs = program.run([values[i] for i in program.reads], arrays, name)
             values.update(zip(program.writes, new, strict=True))
             flat = iter(values.values())
@@ -452,31 +469,33 @@ class _Plan:
         run.__name__ = run.__qualname__ = name
         return jax.jit(run, **options, **_passed_on(self.fn._options))
 
-    def _program(self, boxes: Any, arrays: Any, tree: Any) -> Program:
-        key = (tuple(map(_jax.typeof, (*boxes, *arrays))), tree, _jax.trace_key())
-        program = self.programs.get(key)
-        if program is None:
-            program = self.pending.pop(threading.get_ident(), None)
-            if program is None:
-                raise _Miss
-            self.programs[key] = program
-        return program
+    def _program(self, values: dict[int, Any], arrays: Any, tree: Any) -> Program:
+        avals = {number: _jax.typeof(value) for number, value in values.items()}
+        key = (tuple(map(_jax.typeof, arrays)), tree, _jax.trace_key())
+        candidates = self.programs.setdefault(key, [])
+        for program, expected in candidates:
+            if all(avals[number] == aval for number, aval in expected.items()):
+                return program
+        traced = self.pending.pop(threading.get_ident(), None)
+        if traced is None:
+            raise _Miss
+        candidates.append((traced, {number: avals[number] for number in traced.reads}))
+        return traced
 
     def nested(self, call: _Call) -> Any:
         """Run as part of an enclosing trace or transaction."""
-        avals = map(_jax.typeof, (*call.world.boxes, *call.arrays))
-        key = ("nested", *avals, call.tree, _jax.trace_key())
-        program = self.programs.get(key)
+        avals = (*map(_aval_of, call.world.boxes), *map(_jax.typeof, call.arrays))
+        program = self.nesting.get((*avals, call.tree, _jax.trace_key()))
         if program is None:
             program = self.trace(call)
-            self.pending.clear()
+            self.pending.pop(threading.get_ident())
             outer = scopes.current()
             if outer is not None:
-                for node, what in program.grown:
-                    outer.grew(node, what, program.undo)
+                for node, what in call.grown:
+                    outer.grew(node, what, call.undo)
             if program.reusable:
-                avals = map(_jax.typeof, (*call.world.boxes, *call.arrays))
-                self.programs["nested", *avals, call.tree, _jax.trace_key()] = program
+                avals = (*map(_aval_of, call.world.boxes), *map(_jax.typeof, call.arrays))
+                self.nesting[*avals, call.tree, _jax.trace_key()] = program
         boxes = call.world.boxes
         name = name_of(self.fn.__wrapped__).rpartition(".")[2]
         new, outs = program.run([boxes[i].value for i in program.reads], call.arrays, name)
@@ -505,8 +524,9 @@ class _Binding:
 
     def _place(self, world: World) -> None:
         """Find the arrays' places, and move boxes together where they aren't yet."""
+        self.arranged = self.plan.arranged
         in_place, anew, read = (
-            [[world.boxes[i] for i in part] for part in group] for group in self.plan.layout
+            [[world.boxes[i] for i in part] for part in group] for group in self.arranged[0]
         )
         for part in (*in_place, *anew, *read):
             packs.gather(part)
@@ -530,12 +550,8 @@ class _Binding:
         It takes all packs while it dispatches. What isn't free at once is given back and tried
         again later, so that nobody holds one pack while waiting for another.
         """
-        plan, compiled, slots, n_in_place = (
-            self.plan,
-            self.plan.compiled,
-            self.slots,
-            self.n_in_place,
-        )
+        plan, slots, n_in_place = self.plan, self.slots, self.n_in_place
+        _, compiled, _ = self.arranged
         n = len(self.written.packs)
         written, read = self.written, self.read
         direct = written.direct and read.direct and n_in_place == n
@@ -577,7 +593,7 @@ class _Binding:
 
     def _reading(self) -> Callable[[Any, Any], Any]:
         """Return the ``run`` of a function that only reads state, in as many threads as may be."""
-        compiled, slots, read = self.plan.compiled, self.slots, self.read
+        (_, compiled, _), slots, read = self.arranged, self.slots, self.read
         readers = [pack.readers for pack in self.packs]
 
         def run(args: Any, kwargs: Any) -> Any:
@@ -626,7 +642,7 @@ class _Binding:
         for pack, content in zip(self.packs, taken, strict=True):
             pack.shadow = content
         try:
-            out = self.plan.careful(lists[: self.n_in_place], rest)
+            out = self.arranged[2](lists[: self.n_in_place], rest)
             results.append(jax.block_until_ready(out))
         finally:
             for pack in self.packs:
@@ -724,6 +740,7 @@ _stamps_of: list[Callable[[Any], tuple[int, ...]]] = [
     lambda args: (args[0]._graph.stamp, args[1]._graph.stamp),
     lambda args: (args[0]._graph.stamp, args[1]._graph.stamp, args[2]._graph.stamp),
 ]
+_aval_of = attrgetter("aval")
 _pop = list.pop
 _append = list.append
 _consume: Callable[[Any], None] = deque(maxlen=0).extend

@@ -100,8 +100,7 @@ class Program:
         reads: Numbers of the boxes that are inputs.
         writes: Numbers of the boxes that get new values.
         steady: For each of ``writes``, whether shape and dtype stay as they are.
-        grown: What the library added to objects while tracing.
-        growth: The same, in terms of the world.
+        growth: What the library added to objects while tracing, in terms of the world.
         may_raise: Whether running it may call back into Python.
         reusable: False if it closed over tracers of an enclosing trace.
         out: Rebuilds the function's result.
@@ -133,6 +132,9 @@ class Program:
                 and scope.values[box] is not seen.get(world.numbers.get(box, -1))
             }
             result["written"] = [world.number(box) for box in written]
+            result["read"] = sorted(seen)
+            seen.clear()
+            scope.close()
             return [*written.values(), *outs]
 
         try:
@@ -140,11 +142,10 @@ class Program:
         except BaseException:
             scope.undo()
             raise
-        self.undo = scope.undo
+        self._scope: scopes.Scope | None = scope
         self.out: Output = result["out"]
         self.writes: list[int] = result["written"]
-        self.reads = sorted(seen)
-        self.grown = scope.growth
+        self.reads: list[int] = result["read"]
         self.growth = [(world.locate(node), what) for node, what in scope.growth]
         self.closed = closed = _jax.lift_reads(closed, self.reads)
         avals = [v.aval for v in closed.jaxpr.invars]
@@ -160,7 +161,23 @@ class Program:
         ]
         self.may_raise = _jax.may_raise(closed.jaxpr)
         self.reusable = not any(isinstance(const, _jax.Tracer) for const in closed.consts)
+        if not self.reusable and _jax.current_trace() is _jax.EVAL:
+            scope.undo()
+            raise jax.errors.UnexpectedTracerError(
+                "A compiled function used a tracer that was kept from another trace, which has "
+                "ended. Keep what a traced function computes in a js.Variable, or return it."
+            )
         self._copied = _aliases(closed.jaxpr, len(self.reads), len(self.writes))
+
+    def release(self) -> tuple[Callable[[], None], list[tuple[Node, Any]]]:
+        """Let go of the objects that were there when it was traced.
+
+        Returns:
+            What takes back what tracing added to them, and what that was.
+        """
+        scope, self._scope = self._scope, None
+        assert scope is not None
+        return scope.undo, scope.growth
 
     def renumber(self, old: World, new: World) -> None:
         """Go over to another numbering of the same boxes."""
@@ -183,7 +200,10 @@ class Program:
         Returns:
             The new values of ``writes``, and the arrays for ``out``.
         """
-        outs = list(_jax.call_jaxpr(self.closed, [*boxes, *arrays], name))
+        if _jax.current_trace() is _jax.EVAL:  # JAX is looking for the operation that made a NaN
+            outs = _jax.eval_jaxpr(self.closed, [*boxes, *arrays])
+        else:
+            outs = list(_jax.call_jaxpr(self.closed, [*boxes, *arrays], name))
         for i in self._copied:
             outs[i] = _jax.copy_p.bind(outs[i])
         return outs[: len(self.writes)], outs[len(self.writes) :]
@@ -211,14 +231,18 @@ class Output:
         leaves, tree = jax.tree.flatten(value, is_leaf=lambda x: isinstance(x, Node | Grads))
         arrays: list[Any] = []
         kinds: list[Any] = []
+        done: set[Variable] = set()
         for leaf in leaves:
             if isinstance(leaf, Grads):
                 kinds.append(GradsOut(leaf._names.names, [world.number(b) for b in leaf.boxes]))
                 arrays += leaf.arrays
             elif isinstance(leaf, Node) and _born_in(leaf, scope):
-                made = [box for box in boxes_of(leaf) if box in scope.created]
-                kinds.append(_New(leaf, made))
+                made = [box for box in boxes_of(leaf) if box in scope.created - done]
+                held = [] if isinstance(leaf, Variable) else graph_of(leaf).nodes
+                old = [(node, world.locate(node)) for node in held if not _born_in(node, scope)]
+                kinds.append(_New(leaf, made, old))
                 arrays += [scope.values[box] for box in made]
+                done.update(made)
             elif isinstance(leaf, Node):
                 kinds.append(_Old(world.locate(leaf)))
             else:
@@ -237,8 +261,9 @@ class Output:
         if self.plain is not None:
             return jax.tree.unflatten(self.plain, arrays)
         remaining = iter(arrays)
+        memo: dict[int, Any] = {}  # what two results share is shared afterwards
         leaves = [
-            next(remaining) if leaf is None else leaf.build(remaining, world)
+            next(remaining) if leaf is None else leaf.build(remaining, world, memo)
             for leaf in self.leaves
         ]
         return jax.tree.unflatten(self.tree, leaves)
@@ -251,24 +276,28 @@ class GradsOut:
         self.names = names
         self.numbers = numbers
 
-    def build(self, arrays: Any, world: Any) -> Grads:
+    def build(self, arrays: Any, world: Any, memo: Any) -> Grads:
         return Grads(world.names(self), [next(arrays) for _ in self.names])
 
 
 class _New:
-    def __init__(self, template: Node, boxes: list[Variable]) -> None:
+    """The place of an object that was made inside; ``old`` are those it holds that weren't."""
+
+    def __init__(self, template: Node, boxes: list[Variable], old: list[tuple[Node, Any]]) -> None:
         self.template = template
         self.boxes = boxes
+        self.old = old
 
-    def build(self, arrays: Any, world: Any) -> Any:
-        return clone(self.template, {box: next(arrays) for box in self.boxes})
+    def build(self, arrays: Any, world: Any, memo: Any) -> Any:
+        memo.update((id(node), world.find(place)) for node, place in self.old)
+        return clone(self.template, {box: next(arrays) for box in self.boxes}, memo, exposed=False)
 
 
 class _Old:
     def __init__(self, place: Any) -> None:
         self.place = place
 
-    def build(self, arrays: Any, world: Any) -> Any:
+    def build(self, arrays: Any, world: Any, memo: Any) -> Any:
         return world.find(self.place)
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from jaxsaw import _jax
-from jaxsaw.state.graph import Graph
+from jaxsaw.state.graph import graph_of
+from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 
 
-def reason(fn: Any, graphs: list[Graph], arrays: list[Any]) -> str:
+def reason(fn: Any, roots: list[Node], arrays: list[Any]) -> str:
     """Return what is new about a call, and remember it for the next comparison.
 
     Args:
         fn: The compiled function; its ``_last`` is what this function left there.
-        graphs: The graphs of its state.
+        roots: The objects that hold its state.
         arrays: The arrays among its arguments.
     """
+    graphs = [graph_of(root) for root in roots]
     now = (
         tuple(graph.skeleton for graph in graphs),
         tuple(graph.key[1] for graph in graphs),
@@ -28,11 +30,10 @@ def reason(fn: Any, graphs: list[Graph], arrays: list[Any]) -> str:
     if before[0] != now[0]:
         return "structure of the state changed"
     changes = []
-    for graph, old, new in zip(graphs, before[1], now[1], strict=True):
-        for index, (a, b) in enumerate(zip(old, new, strict=True)):
+    for root, graph, old, new in zip(roots, graphs, before[1], now[1], strict=True):
+        for node, a, b in zip((root, *graph.nodes), old, new, strict=True):
             if a is not b:
-                path = graph.nodes[index - 1].path if index else "the root"
-                changes.append(f"{path}: {_difference(a, b)}")
+                changes.append(f"{node.path}: {_difference(a, b)}")
     if changes:
         more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
         return f"static attribute changed: {changes[0]}{more}"

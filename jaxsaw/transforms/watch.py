@@ -39,7 +39,7 @@ class Watch:
         self.getters: list[Getter] = []
         self.checks: list[tuple[Getter, Any]] = []
         self._names: list[str] = []
-        self._seen: set[int] = set()
+        self._seen: dict[int, bool] = {}  # whether a Stateful was found below a value
         self._keep: list[Any] = []
         self._visit(fn, lambda: fn, [], "")
         self.form = (tuple(self._names), tuple(v for _, v in self.checks if type(v) is int))
@@ -53,26 +53,35 @@ class Watch:
         found = [get() for get in self.getters]
         return found if all(isinstance(node, Node) for node in found) else None
 
-    def _visit(self, value: Any, get: Getter, way: list[tuple[Getter, Any]], name: str) -> None:
+    def _visit(self, value: Any, get: Getter, way: list[tuple[Getter, Any]], name: str) -> bool:
         if isinstance(value, Node):
             self.getters.append(get)
             self._names.append(name)
             self.checks += [check for check in way if check not in self.checks]
-            return
-        if id(value) in self._seen or isinstance(value, WatchedList | WatchedDict):
-            return
+            return True
+        if isinstance(value, WatchedList | WatchedDict):
+            return False
+        inwards = [*way, (get, value)] if way or name else way
+        if id(value) in self._seen:
+            found = self._seen[id(value)]
+            if found:  # what is below is known, this way to it isn't
+                self.checks += [check for check in inwards if check not in self.checks]
+            return found
         steps = _steps(value)
         if steps is None:
-            return
-        self._seen.add(id(value))
+            return False
+        self._seen[id(value)] = found = False
         self._keep.append(value)
-        way = [*way, (get, value)] if way or name else way
+        way = inwards
         if isinstance(value, list | dict):
             way = [*way, (value.__len__, len(value))]
         for label, step in steps:
             child = step()
             if child is not _MISSING:
-                self._visit(child, step, way, f"{name}{label}" if name else label.lstrip("."))
+                name_there = f"{name}{label}" if name else label.lstrip(".")
+                found = self._visit(child, step, way, name_there) or found
+        self._seen[id(value)] = found
+        return found
 
 
 def _steps(value: Any) -> Iterator[tuple[str, Getter]] | None:
@@ -106,14 +115,14 @@ def _function_steps(function: types.FunctionType) -> Iterator[tuple[str, Getter]
     scope = function.__globals__
     modules: list[types.ModuleType] = []
     names = _names(function.__code__)
-    for name in names:
+    for name in sorted(names):
         if name in scope:
             if isinstance(scope[name], types.ModuleType):
                 modules.append(scope[name])
             yield name, _item(scope, name)
     for module in modules:
         if module.__name__.partition(".")[0] not in _OPAQUE:
-            for name in names & vars(module).keys():
+            for name in sorted(names & vars(module).keys()):
                 yield f"{module.__name__}.{name}", _item(vars(module), name)
     for i in range(len(function.__defaults__ or ())):
         yield "default", _default(function, i)

@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxsaw.checkpoint import container, npz
+from jaxsaw.checkpoint import container, dtypes, npz
 
 Members = list[tuple[str, bytes]]
 ARRAYS: list[Any] = [
@@ -268,6 +268,12 @@ def test_damage_in_large_arrays_names_the_member(path: Path) -> None:
     assert_refused(path, "member 'a3.npy': its checksum differs from the manifest's.")
 
 
+def test_damage_in_the_manifest_names_it(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'{"format_version', b'("format_version'))
+    assert_refused(path, "member 'manifest.json': its checksum differs from the directory's.")
+
+
 # Files that are packed consistently, and wrong.
 
 
@@ -463,9 +469,14 @@ def test_wrong_entry(path: Path, change: dict[str, Any]) -> None:
     assert_refused(path, "member 'a0.npy': ")
 
 
-def test_impossible_shape_of_no_elements(path: Path) -> None:
-    forge_manifest(path, lambda manifest: manifest["arrays"]["a4"].update(shape=[0, 2**61, 3]))
-    assert_refused(path, "member 'a4.npy': the manifest's entry is wrong (an impossible shape")
+@pytest.mark.parametrize("shape", [(0, 2**61, 3), (1,) * 64 + (0,)])
+def test_shapes_that_numpy_hasnt(path: Path, shape: tuple[int, ...]) -> None:
+    """In a file that is right otherwise."""
+    header = dtypes.npy_header("int8", shape)
+    forge(path, [(n, header if n == "a4.npy" else data) for n, data in members_of(path)])
+    entry = {"dtype": "int8", "shape": list(shape), "crc32": zlib.crc32(header)}
+    forge_manifest(path, lambda manifest: manifest["arrays"].update(a4=entry))
+    assert_refused(path, "member 'a4.npy': the manifest's entry is wrong (")
 
 
 @pytest.mark.parametrize("entry", [None, 3, [], "dtype", {}, {"dtype": "float64", "shape": [3, 4]}])

@@ -1,0 +1,158 @@
+"""Rows of a table by their index, and one-hot vectors."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxsaw.nn.functional._common import (
+    ArrayLike,
+    accumulator,
+    floating,
+    integers,
+    is_box,
+    is_concrete,
+)
+
+
+def embedding(
+    input: ArrayLike,
+    weight: ArrayLike,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    """Look up rows of ``weight``.
+
+    Args:
+        input: Indices of any shape.
+        weight: The table, ``(num_embeddings, embedding_dim)``.
+        padding_idx: A row that gets no gradient.
+        max_norm: Rows that are looked up and longer than this are shortened to it. If ``weight`` is
+            a Variable, the shortened rows are written to it.
+        norm_type: Which p-norm ``max_norm`` means.
+        scale_grad_by_freq: Divide a row's gradient by how often it occurs in ``input``.
+        sparse: Accepted and ignored: gradients are dense arrays.
+
+    Returns:
+        ``(*input.shape, embedding_dim)``. While tracing, when indices can't be looked at, a row of
+        an index out of range is NaN.
+
+    Raises:
+        ValueError: If the table isn't 2-D, or an index or ``padding_idx`` is out of range.
+        TypeError: If the indices aren't integers.
+
+    Source: ``torch.nn.functional.embedding``.
+
+    Example:
+        >>> embedding(jnp.array([0, 2]), jnp.array([[1.0], [2.0], [3.0]])).tolist()
+        [[1.0], [3.0]]
+    """
+    index, table = integers("embedding", input), floating("embedding", weight, "weight")
+    if table.ndim != 2:
+        raise ValueError(f"embedding: expected weight (num_embeddings, dim), got {table.shape}.")
+    rows = table.shape[0]
+    _check_range("embedding", "indices", index, rows)
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise ValueError(
+                f"embedding: expected padding_idx in [{-rows}, {rows - 1}], got {padding_idx}."
+            )
+        padding_idx %= rows
+    if max_norm is not None:
+        table = renormalize(table, index, max_norm, norm_type)
+        if is_box(weight):
+            weight.value = table  # type: ignore[union-attr]
+
+    # A negative index would count from the end; out of range instead, it gives NaN.
+    index = jnp.where(index < 0, jnp.asarray(rows, index.dtype), index)
+    y = jnp.take(table, index, axis=0, mode="fill")  # (*input.shape, dim)
+    if scale_grad_by_freq:
+        count = jnp.zeros(rows, table.dtype).at[index].add(1)
+        share = 1 / jnp.maximum(count, 1)[index][..., None]
+        y = y * share + lax.stop_gradient(y * (1 - share))
+    if padding_idx is not None:
+        y = jnp.where((index == padding_idx)[..., None], lax.stop_gradient(y), y)
+    return y
+
+
+def renormalize(
+    weight: ArrayLike, input: ArrayLike, max_norm: float, norm_type: float = 2.0
+) -> Array:
+    """Return the table with the rows that ``input`` names shortened to ``max_norm``.
+
+    The gradient is that of the identity, as of a change in place that nobody differentiates.
+
+    Args:
+        weight: The table, ``(num_embeddings, embedding_dim)``.
+        input: Indices of any shape.
+        max_norm: The longest that a named row may be.
+        norm_type: Which p-norm.
+
+    Returns:
+        ``(num_embeddings, embedding_dim)``.
+
+    Source: ``torch.nn.functional.embedding`` with ``max_norm``.
+
+    Example:
+        >>> renormalize(jnp.array([[2.0], [2.0]]), jnp.array([1]), 1.0).round(3).tolist()
+        [[2.0], [1.0]]
+    """
+    table, index = jnp.asarray(weight), jnp.asarray(input)
+    wide = lax.stop_gradient(table).astype(accumulator(table.dtype))
+    norm = jnp.linalg.norm(wide, ord=norm_type, axis=1)  # (rows,)
+    named = jnp.zeros(table.shape[0], bool).at[index.reshape(-1)].set(True)
+    scale = jnp.where(named & (norm > max_norm), max_norm / (norm + 1e-7), 1)
+    shorter = (wide * scale[:, None]).astype(table.dtype)
+    # Rows that stay don't take part in the sum, which would round them.
+    return jnp.where((scale < 1)[:, None], shorter + (table - lax.stop_gradient(table)), table)
+
+
+def one_hot(input: ArrayLike, num_classes: int = -1) -> Array:
+    """Turn class indices into vectors with a single 1.
+
+    Args:
+        input: Class indices of any shape.
+        num_classes: Length of the vectors; -1 takes the largest index plus one, which needs values
+            that can be looked at, so not while tracing.
+
+    Returns:
+        Integers, ``(*input.shape, num_classes)``. While tracing, an index out of range gives zeros.
+
+    Raises:
+        ValueError: If an index is out of range, or ``num_classes`` is -1 while tracing.
+        TypeError: If the indices aren't integers.
+
+    Source: ``torch.nn.functional.one_hot``.
+
+    Example:
+        >>> one_hot(jnp.array([0, 2])).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+    """
+    index = integers("one_hot", input)
+    if num_classes == -1:
+        if not is_concrete(index):
+            raise ValueError(
+                "one_hot: pass num_classes= inside jit: the values aren't known there."
+            )
+        if index.size == 0:
+            raise ValueError("one_hot: pass num_classes= for an empty input.")
+        num_classes = int(np.max(np.asarray(index))) + 1
+        _check_range("one_hot", "class indices", index, max(num_classes, 1))
+    if num_classes < 1:
+        raise ValueError(f"one_hot: expected num_classes of -1 or at least 1, got {num_classes}.")
+    _check_range("one_hot", "class indices", index, num_classes)
+    classes = jnp.arange(num_classes, dtype=jnp.int32)
+    return (index[..., None].astype(jnp.int32) == classes).astype(int)
+
+
+def _check_range(name: str, what: str, index: Array, size: int) -> None:
+    """Raise a ValueError if an index is outside of [0, size), as far as values are known."""
+    if not is_concrete(index) or index.size == 0:
+        return
+    values = np.asarray(index)
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= size:
+        worst = low if low < 0 else high
+        raise ValueError(f"{name}: expected {what} in [0, {size - 1}], got {worst}.")
