@@ -49,14 +49,6 @@ def current_trace() -> Any:
     return trace_context.trace
 
 
-def is_live(tracer: Any) -> bool:
-    """Return whether the trace that made ``tracer`` is still running."""
-    is_valid = getattr(tracer._trace, "is_valid", None)
-    if is_valid is not None:
-        return bool(is_valid())
-    return not getattr(tracer._trace, "_invalidated", False)
-
-
 read_p = core.Primitive("read_box")
 read_p.def_abstract_eval(lambda *, box, aval: aval)
 

@@ -187,7 +187,7 @@ class JitFunction:
             in_place, rest = _Binding(plan, call).inputs()
             return plan.compiled.lower(in_place, (*rest, call.args, call.kwargs))
         finally:
-            plan.pending.clear()
+            plan.forget()
 
     def _reached(self) -> Sequence[Node]:
         """Return the Statefuls that the function reaches by itself."""
@@ -221,6 +221,9 @@ class JitFunction:
             if isinstance(error, TypeError):
                 call.check()  # says it better than JAX
             raise
+        finally:
+            if call.traced is not None:
+                call.traced.forget()
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         scope = scopes.Scope()
@@ -250,6 +253,7 @@ class _Call:
         key: What the call is recognised by.
         grown: What tracing added to objects, if it did trace.
         undos: Take back what was added, by tracing or in view of an earlier trace.
+        traced: The plan that a trace was made for, if one was.
         check: Raises for arguments that can't be traced.
     """
 
@@ -258,6 +262,7 @@ class _Call:
         self.outermost = _jax.current_trace() is _jax.EVAL and scopes.current() is None
         self.grown: list[tuple[Node, Any]] = []
         self.undos: list[Callable[[], None]] = []
+        self.traced: _Plan | None = None
         dynamic, named, self.static = fn._static.split(args, kwargs)
         self.check = functools.partial(check_arguments, fn.__wrapped__, dynamic, named)
         self.leaves, self.tree = jax.tree.flatten((dynamic, named), is_leaf=is_special)
@@ -417,6 +422,7 @@ class _Plan:
         self.strays = call.world.strays()
         fn._history.append(reason(fn, call.roots, call.arrays))
         self.pending[threading.get_ident()] = program
+        call.traced = self
         with self._arranging:
             self._arrange(program, call.world)
         return program
@@ -482,13 +488,17 @@ class _Plan:
         candidates.append((traced, {number: avals[number] for number in traced.reads}))
         return traced
 
+    def forget(self) -> None:
+        """Drop what this thread has traced, where JAX had a program already by another thread."""
+        self.pending.pop(threading.get_ident(), None)
+
     def nested(self, call: _Call) -> Any:
         """Run as part of an enclosing trace or transaction."""
         avals = (*map(_aval_of, call.world.boxes), *map(_jax.typeof, call.arrays))
         program = self.nesting.get((*avals, call.tree, _jax.trace_key()))
         if program is None:
             program = self.trace(call)
-            self.pending.pop(threading.get_ident())
+            self.forget()
             outer = scopes.current()
             if outer is not None:
                 for node, what in call.grown:

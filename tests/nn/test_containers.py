@@ -106,6 +106,9 @@ def test_states_follow_the_positions(make):
     del net[1]
     assert list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
     assert moved.path == "1" and moved.weight.path == "1.weight"
+    new = nn.LayerNorm(2)
+    net.insert(0, new)
+    assert (new.path, moved.path) == ("0", "2")
 
 
 @both
