@@ -52,18 +52,6 @@ def test_the_current_trace_can_be_set():
     jax.make_jaxpr(f)(jnp.ones(3))
 
 
-def test_a_tracer_is_live_inside_its_trace():
-    kept = []
-
-    def f(x):
-        assert _jax.is_live(x), says("is_live")
-        kept.append(x)
-        return x
-
-    jax.jit(f)(1.0)
-    assert isinstance(kept[0], _jax.Tracer)
-
-
 def test_reads_of_boxes_become_inputs():
     aval = _jax.typeof(jnp.ones(3))
 
