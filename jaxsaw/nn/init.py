@@ -14,6 +14,24 @@ from jax import Array
 
 from jaxsaw.nn.functional._common import Streams, accumulator, is_box
 
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
 Box = TypeVar("Box")
 
 _LINEAR = (
