@@ -38,9 +38,10 @@ class Reader:
         CheckpointError: If it isn't a complete, unaltered checkpoint, or of a newer format.
 
     Example:
-        >>> with Reader("/tmp/example.npz") as reader:
+        >>> checkpoint.save("example.npz", count=js.Variable(3))
+        >>> with Reader("example.npz") as reader:
         ...     reader.array("a0")
-        array([1., 1., 1.])
+        array(3, dtype=int32)
     """
 
     manifest: dict[str, Any]

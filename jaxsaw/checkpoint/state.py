@@ -63,8 +63,8 @@ def save(
         >>> import jaxsaw as js
         >>> from jaxsaw import checkpoint, nn
         >>> model = nn.Linear(2, 1, rngs=js.Rngs(0))
-        >>> checkpoint.save("/tmp/jaxsaw-example.npz", model=model, progress={"epoch": 3})
-        >>> checkpoint.restore("/tmp/jaxsaw-example.npz", model=model).progress
+        >>> checkpoint.save("example.npz", model=model, progress={"epoch": 3})
+        >>> checkpoint.restore("example.npz", model=model).progress
         {'epoch': 3}
     """
     objects = _given("save", model=model, optimizer=optimizer, rngs=rngs, **others)
@@ -152,9 +152,9 @@ def restore(
         >>> import jaxsaw as js
         >>> from jaxsaw import checkpoint
         >>> rngs = js.Rngs(dropout=0)
-        >>> checkpoint.save("/tmp/jaxsaw-example.npz", rngs=rngs)
+        >>> checkpoint.save("example.npz", rngs=rngs)
         >>> _ = rngs.dropout()
-        >>> restored = checkpoint.restore("/tmp/jaxsaw-example.npz", rngs=rngs)
+        >>> restored = checkpoint.restore("example.npz", rngs=rngs)
         >>> rngs.counts
         {'dropout': 0}
     """
@@ -266,8 +266,8 @@ def load(path: Path) -> Loaded:
         >>> import jaxsaw as js
         >>> from jaxsaw import checkpoint, nn
         >>> model = nn.Linear(2, 1, rngs=js.Rngs(0))
-        >>> checkpoint.save("/tmp/jaxsaw-example.npz", model=model)
-        >>> checkpoint.load("/tmp/jaxsaw-example.npz")["model"]["weight"].shape
+        >>> checkpoint.save("example.npz", model=model)
+        >>> checkpoint.load("example.npz")["model"]["weight"].shape
         (1, 2)
     """
     reader = Reader(path)

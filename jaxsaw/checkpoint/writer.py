@@ -34,7 +34,7 @@ def write(path: str | os.PathLike[str], arrays: Sequence[Any], manifest: Mapping
 
     Example:
         >>> write("example.npz", [jnp.ones(3)], {"names": {"weight": "a0"}})
-        >>> numpy.load("example.npz")["a0"]
+        >>> np.load("example.npz")["a0"]
         array([1., 1., 1.], dtype=float32)
     """
     content = dict(manifest)
