@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial, reduce
 from typing import Any
 
@@ -32,7 +33,7 @@ def global_norm(grads: Any, norm_type: float = 2.0) -> Array:
         5.0
     """
     norm_type = float(norm_type)
-    arrays = [_array(x) for x in jax.tree.leaves(grads)]
+    arrays = [_array(x) for x in _gradients(grads)]
     dtype = working_dtype(arrays)
     parts = [_measure(x, norm_type, dtype) for x in arrays if x.size]
     if not parts:
@@ -79,7 +80,7 @@ def clip_grad_norm(
     if error_if_nonfinite and not isinstance(norm, jax.core.Tracer) and not np.isfinite(norm):
         raise RuntimeError(
             f"clip_grad_norm: the norm of order {float(norm_type)} is {norm}, so the gradients "
-            "can't be scaled. Look for the first bad one with inspection.find_nan, or pass "
+            "can't be scaled. Look at the loss and its gradients, or pass "
             "error_if_nonfinite=False."
         )
     bound = _array(max_norm).astype(norm.dtype)
@@ -133,6 +134,17 @@ def _scaled(x: Any, scale: Any) -> Any:
 def _bounded(x: Any, bound: Any) -> Any:
     bound = bound.astype(x.dtype)
     return jnp.clip(x, -bound, bound)
+
+
+def _gradients(grads: Any) -> list[Any]:
+    leaves = [grads] if isinstance(grads, Iterator) else jax.tree.leaves(grads)
+    for leaf in leaves:
+        if isinstance(leaf, Variable) or not hasattr(leaf, "dtype"):
+            raise TypeError(
+                f"Expected gradients (a Grads, or arrays), got a {type(leaf).__name__}. There is "
+                "no .grad to change in place: write grads, norm = optim.clip_grad_norm(grads, 1.0)."
+            )
+    return leaves
 
 
 def _array(x: Any) -> Any:

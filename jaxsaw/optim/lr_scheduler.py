@@ -392,6 +392,8 @@ class StepLR(_Closed):
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
+        if step_size < 1:
+            raise ValueError(f"StepLR: step_size must be at least 1, got {step_size}.")
         self.step_size = step_size
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)

@@ -138,6 +138,11 @@ class Optimizer(Stateful):
                         "Pass grads.only(optimizer), or build the optimizer with this Parameter."
                     )
                 found[places[id(box)]] = gradient
+        elif isinstance(grads, tuple) and any(isinstance(part, Grads) for part in grads):
+            raise TypeError(
+                f"{who}: got a tuple with a Grads in it, as js.value_and_grad and "
+                "optim.clip_grad_norm return. Unpack it, and pass the Grads alone."
+            )
         elif isinstance(grads, Sequence) and not isinstance(grads, str):
             found = list(grads)
             if len(found) != len(params):

@@ -121,7 +121,7 @@ def commit(values: dict[Any, Any], *, exposed: bool = True) -> None:
         if box._place is not None and box._place[0].trace is not trace:
             raise TypeError(
                 f"{box.path} was written inside a raw jax transform, where the new value would "
-                "be lost. Use the transform's jaxsaw twin (js.jit, js.grad, js.vmap, ...)."
+                "be lost. Use the jaxsaw twin (js.jit or js.grad), or return the value."
             )
     placed = {}
     for box, array in values.items():

@@ -119,7 +119,7 @@ class Scope:
         if _jax.current_trace() is not self.trace:
             raise TypeError(
                 f"{box.path} was written inside a raw jax transform, where the new value would "
-                "be lost. Use the transform's jaxsaw twin (js.jit, js.grad, js.vmap, ...)."
+                "be lost. Use the jaxsaw twin (js.jit or js.grad), or return the value."
             )
         self.values[box] = value
         self.written[box] = None

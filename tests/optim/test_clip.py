@@ -63,7 +63,9 @@ def test_complex_gradients():
 def test_nonfinite_norms(bad):
     found = [jnp.array([1.0, bad])]
     optim.clip_grad_norm(found, 1.0)
-    with pytest.raises(RuntimeError, match="norm of order 2.0 is (inf|nan), .*find_nan"):
+    with pytest.raises(
+        RuntimeError, match="norm of order 2.0 is (inf|nan), .*error_if_nonfinite=False"
+    ):
         optim.clip_grad_norm(found, 1.0, error_if_nonfinite=True)
     traced = jax.jit(lambda g: optim.clip_grad_norm(g, 1.0, error_if_nonfinite=True)[1])
     assert not np.isfinite(traced(found))
@@ -95,3 +97,11 @@ def test_inside_of_a_compiled_step():
 
     assert step() == 5
     np.testing.assert_allclose([model.a.value[0], model.b.value[0]], [2.4, -3.2], rtol=1e-6)
+
+
+def test_parameters_in_the_place_of_gradients_are_refused():
+    parameters = [Parameter(jnp.ones(3))]
+    with pytest.raises(TypeError, match=r"Expected gradients .* got a Parameter.*grads, norm ="):
+        optim.clip_grad_norm(parameters, 1.0)
+    with pytest.raises(TypeError, match="got a generator"):
+        optim.clip_grad_norm((p for p in parameters), 1.0)

@@ -270,3 +270,9 @@ def test_a_training_step_with_a_schedule_is_traced_once():
     step(o, scheduler)
     np.testing.assert_array_equal(p, before)  # the rate was zero
     assert not isinstance(scheduler.last_epoch.value, jax.core.Tracer)
+
+
+def test_a_step_size_below_one_is_refused():
+    optimizer = optim.SGD([("w", Parameter(jnp.ones(3)))], lr=0.1)
+    with pytest.raises(ValueError, match="step_size must be at least 1, got 0"):
+        optim.lr_scheduler.StepLR(optimizer, step_size=0)
