@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from jaxsaw import _jax
@@ -33,7 +33,7 @@ class Pack:
 
     Attributes:
         slot: Holds the content, a list of arrays; empty while a writer has taken it.
-        readers: One token for each compiled call that is reading right now.
+        readers: The identity of each thread that is dispatching a call that only reads.
         exposed: The places whose arrays someone outside may hold, and the tokens of
             :func:`hold`, each of which stands for the whole content.
         shadow: The content while a writer that doesn't donate has taken it, for readers.
@@ -66,6 +66,21 @@ class Pack:
         self.exposed.difference_update(places)
         return copied
 
+    def content(self) -> list[Any]:
+        """Return the arrays to read: those that a writer left behind, where one is at work.
+
+        Raises:
+            IndexError: If a writer has taken them and will overwrite them.
+        """
+        shadow = self.shadow
+        return self.slot[0] if shadow is None else shadow
+
+    def wait_for_readers(self) -> None:
+        """Wait until no other thread is about to dispatch a call that reads this content."""
+        self.readers.discard(threading.get_ident())  # a call that was interrupted left it
+        while self.readers:
+            pause()
+
 
 Place = tuple[Pack, int]
 
@@ -92,8 +107,8 @@ def taken(boxes: Sequence[Any]) -> Iterator[dict[Pack, list[Any]]]:
         try:
             contents.extend(map(list.pop, slots))  # no signal comes between the pops
             if all(box._place[0] in packs for box in boxes):
-                while any(pack.readers for pack in packs):
-                    pause()
+                for pack in packs:
+                    pack.wait_for_readers()
                 yield dict(zip(packs, contents, strict=True))
                 return
         except IndexError:
@@ -162,6 +177,11 @@ def gather(boxes: Sequence[Any]) -> None:
 def hold(boxes: Sequence[Any]) -> tuple[list[Any], list[tuple[Pack, object]]]:
     """Return the arrays of ``boxes`` at one instant, and tokens that keep them from donation."""
     tokens: list[tuple[Pack, object]] = []
+    if any(box._place[0].shadow is not None for box in boxes):
+        # A program with callbacks is running, perhaps the one that we are called from. It
+        # leaves the arrays as they are.
+        with suppress(IndexError):
+            return [box._place[0].content()[box._place[1]] for box in boxes], tokens
     with taken(boxes) as contents:
         for pack in contents:
             token = object()

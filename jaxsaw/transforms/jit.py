@@ -144,9 +144,12 @@ class JitFunction:
             else:
                 try:
                     out = binding.run(args[n:], kwargs)
-                    return out if out is not _BUSY else binding.insist(args[n:], kwargs)
+                    if out is _BUSY:
+                        out = binding.insist(args[n:], kwargs)
                 except (_Miss, TypeError):
                     pass  # new shapes, or an argument of another kind
+                else:
+                    return binding.finish(out) if type(out) is dict else out
         return self._call(args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -158,9 +161,15 @@ class JitFunction:
         if known is None or known[0]() is not instance:
             forget = functools.partial(_forget_method, weakref.ref(self), id(instance))
             method = _Method(self.__wrapped__, instance)
-            known = (weakref.ref(instance, forget), JitFunction(method, **self._options))
+            nums = self._options["static_argnums"]  # of the function, where self is argument 0
+            nums = [nums] if isinstance(nums, int) else nums
+            options = {**self._options, "static_argnums": [i - (i > 0) for i in nums]}
+            known = (weakref.ref(instance, forget), JitFunction(method, **options))
             self._methods[id(instance)] = known
-        return known[1]
+        return _Bound(known[1], instance)
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (self.__wrapped__, self._options)
 
     def __repr__(self) -> str:
         return f"<js.jit of {name_of(self.__wrapped__)}>"
@@ -198,24 +207,32 @@ class JitFunction:
                 return roots
         watch = self._watch = Watch(self.__wrapped__)
         self._form = self._forms.setdefault(watch.form, len(self._forms))
-        self._closed = not watch.getters and len(self._forms) == 1
+        self._closed = not watch.getters and not watch.checks and len(self._forms) == 1
         return watch.roots() or ()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do what :meth:`__call__` does, for a call that isn't recognised at once."""
         if _jax.disable_jit.value:
             return self._eager(args, kwargs)
+        fresh = self._watch is None
         call = _Call(self, args, kwargs)
         if not call.outermost:
             return call.plan().nested(call)
         self._leading, self._count = (call.leading, len(args)) if call.plain else (-1, -1)
+        binding = self._bindings.get(call.key)
+        if binding is None and not fresh:
+            call, binding = self._look_again(args, kwargs)
         try:
-            binding = self._bindings.get(call.key) or call.bind()
+            binding = binding or call.bind()
             while True:
                 try:
-                    return binding.insist(call.args, call.kwargs)
+                    out = binding.insist(call.args, call.kwargs)
+                    break
                 except _Miss:  # shapes that are new, or only new to this binding
-                    binding = call.bind(anew=binding.arranged is binding.plan.arranged)
+                    key, anew = call.key, binding.arranged is binding.plan.arranged
+                    if call.traced is None:
+                        call, _ = self._look_again(args, kwargs)
+                    binding = call.bind(anew=anew and call.key == key)
         except BaseException as error:
             call.undo()
             if isinstance(error, TypeError):
@@ -224,6 +241,13 @@ class JitFunction:
         finally:
             if call.traced is not None:
                 call.traced.forget()
+        return binding.finish(out)
+
+    def _look_again(self, args: Any, kwargs: Any) -> tuple[_Call, _Binding | None]:
+        """Find anew what state the function reaches, as must be before it is traced."""
+        self._watch = None
+        call = _Call(self, args, kwargs)
+        return call, self._bindings.get(call.key)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         scope = scopes.Scope()
@@ -296,8 +320,8 @@ class _Call:
         if not self.fn._closed or self.leading >= len(_stamps_of):
             self.key += (self.fn._form,)
         if not self.plain:
-            names = tuple(id(grads._names) for grads in self.grads)
-            self.key = (self.key, self._shape(), self.static, names)
+            boxes = tuple(tuple(map(id, grads.boxes)) for grads in self.grads)
+            self.key = (self.key, self._shape(), self.static, boxes)
 
     def _shape(self) -> Any:
         kinds = tuple(
@@ -470,7 +494,7 @@ class _Plan:
             contents = [[*itertools.islice(flat, size)] for size in sizes]
             if program.out.plain is not None:
                 return contents, jax.tree.unflatten(program.out.plain, outs)
-            return contents, _Result(program.out, outs)
+            return contents, {program.out: outs}
 
         run.__name__ = run.__qualname__ = name
         return jax.jit(run, **options, **_passed_on(self.fn._options))
@@ -528,7 +552,6 @@ class _Binding:
         self.roots = [weakref.ref(root) for root in call.roots]
         forget = functools.partial(_forget, weakref.ref(call.fn), call.key)
         self.refs = [weakref.ref(graph, forget) for graph in call.graphs]
-        self.keep = [grads._names for grads in call.grads]  # their ids are in the key
         self._names: dict[GradsOut, Names] = {}
         self._place(call.world)
 
@@ -594,10 +617,7 @@ class _Binding:
                     contents = written.restore(results[0][0])
                     contents += taken[n:]
                 _consume(map(_append, slots, contents))
-            if not results:
-                return _BUSY
-            out = results[0][1]
-            return out.output.build(out.arrays, self) if type(out) is _Result else out
+            return results[0][1] if results else _BUSY
 
         return run
 
@@ -607,25 +627,37 @@ class _Binding:
         readers = [pack.readers for pack in self.packs]
 
         def run(args: Any, kwargs: Any) -> Any:
-            token = object()
-            found = False
+            me = threading.get_ident()
+            out = _BUSY
+            lists = None
             try:
                 for reading in readers:
-                    reading.add(token)
-                lists = [slot[0] for slot in slots]
-                found = True
+                    reading.add(me)
+                try:
+                    lists = [slot[0] for slot in slots]
+                except IndexError:
+                    lists = [pack.content() for pack in self.packs]
                 _, out = compiled((), ((), read.arrange(lists), args, kwargs))
             except IndexError:
-                if found:
+                if lists is not None:
                     raise
             finally:
-                for reading in readers:
-                    reading.discard(token)
-            if not found:
-                return _BUSY
-            return out.output.build(out.arrays, self) if type(out) is _Result else out
+                _consume(map(_discard, readers, itertools.repeat(me)))
+            return out
 
         return run
+
+    def finish(self, out: Any) -> Any:
+        """Return what the caller gets for what ``run`` returned.
+
+        This is apart from ``run``, so that what raises here, with the state in place, is no
+        reason to run again.
+        """
+        if type(out) is dict and len(out) == 1:
+            ((output, arrays),) = out.items()
+            if type(output) is Output:
+                return output.build(arrays, self)
+        return out
 
     def insist(self, args: Any, kwargs: Any) -> Any:
         """Run until it isn't put off by another thread, or by boxes that have moved."""
@@ -639,8 +671,7 @@ class _Binding:
     def _protect(self, taken: list[Any]) -> None:
         """Copy what someone outside holds, and let those who are reading get away."""
         for i, pack in enumerate(self.packs):
-            while pack.readers:
-                packs.pause()
+            pack.wait_for_readers()
             if pack.exposed and i < len(self.written.packs):
                 taken[i] = pack.protect(taken[i])
 
@@ -713,20 +744,21 @@ def _cut(flat: Sequence[Any], sizes: list[int]) -> list[Any]:
     return [[*itertools.islice(rest, size)] for size in sizes]
 
 
-@jax.tree_util.register_pytree_node_class
-class _Result:
-    """A result with more than arrays in it, on its way out of the compiled function."""
+class _Bound:
+    """What a compiled method of a plain object is, looked up on it: it keeps the object alive."""
 
-    def __init__(self, output: Output, arrays: Sequence[Any]) -> None:
-        self.output = output
-        self.arrays = arrays
+    def __init__(self, fn: JitFunction, instance: Any) -> None:
+        self._fn = fn
+        self._instance = instance
 
-    def tree_flatten(self) -> Any:
-        return self.arrays, self.output
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._fn(*args, **kwargs)
 
-    @classmethod
-    def tree_unflatten(cls, output: Output, arrays: Any) -> _Result:
-        return cls(output, arrays)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_fn"], name)
+
+    def __watch__(self) -> list[Callable[[], Any]]:
+        return [lambda: self._fn]
 
 
 class _Method:
@@ -734,6 +766,8 @@ class _Method:
 
     def __init__(self, fn: Callable[..., Any], instance: Any) -> None:
         functools.update_wrapper(self, fn, updated=())
+        signature = inspect.signature(fn)
+        self.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])
         self.instance = weakref.ref(instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -753,6 +787,7 @@ _stamps_of: list[Callable[[Any], tuple[int, ...]]] = [
 _aval_of = attrgetter("aval")
 _pop = list.pop
 _append = list.append
+_discard = set.discard
 _consume: Callable[[Any], None] = deque(maxlen=0).extend
 
 
@@ -766,6 +801,10 @@ def _forget_method(fn_ref: weakref.ref[JitFunction], key: int, _: Any) -> None:
     fn = fn_ref()
     if fn is not None:
         fn._methods.pop(key, None)
+
+
+def _unpickled(fn: Any, options: dict[str, Any]) -> JitFunction:
+    return JitFunction(fn, **options)
 
 
 def _passed_on(options: dict[str, Any]) -> dict[str, Any]:

@@ -139,6 +139,8 @@ class Program:
 
         try:
             closed = jax.make_jaxpr(body)(*arrays)
+            if outer is None:
+                result["out"].check()
         except BaseException:
             scope.undo()
             raise
@@ -213,13 +215,14 @@ class Output:
     """The result of a traced function: a tree of arrays, objects and gradients.
 
     Attributes:
-        plain: The tree structure if there are arrays only, else None.
+        plain: The tree structure if there are only arrays, in containers that JAX itself knows;
+            else None, and the result is built in Python after the state is in place.
     """
 
     def __init__(self, tree: Any, leaves: list[Any]) -> None:
         self.tree = tree
         self.leaves = leaves
-        self.plain = tree if all(leaf is None for leaf in leaves) else None
+        self.plain = tree if _is_built_in(tree) and not any(leaves) else None
 
     @classmethod
     def of(cls, value: Any, scope: scopes.Scope, world: World) -> tuple[Output, list[Any]]:
@@ -250,6 +253,13 @@ class Output:
                 kinds.append(None)
                 arrays.append(leaf)
         return cls(tree, kinds), arrays
+
+    def check(self) -> None:
+        """Refuse objects that each call would have to copy and can't."""
+        memo: dict[int, Any] = {}
+        for leaf in self.leaves:
+            if isinstance(leaf, _New):
+                leaf.check(memo)
 
     def build(self, arrays: Sequence[Any], world: Any) -> Any:
         """Return the result for the arrays of one run.
@@ -288,6 +298,16 @@ class _New:
         self.boxes = boxes
         self.old = old
 
+    def check(self, memo: dict[int, Any]) -> None:
+        memo.update((id(node), node) for node, _ in self.old)
+        try:
+            clone(self.template, dict.fromkeys(self.boxes), memo, exposed=False)
+        except Exception as error:
+            raise TypeError(
+                f"A traced function returned a {type(self.template).__name__} that it made, of "
+                f"which each call must give a copy, and that can't be copied: {error}"
+            ) from error
+
     def build(self, arrays: Any, world: Any, memo: Any) -> Any:
         memo.update((id(node), world.find(place)) for node, place in self.old)
         return clone(self.template, {box: next(arrays) for box in self.boxes}, memo, exposed=False)
@@ -299,6 +319,13 @@ class _Old:
 
     def build(self, arrays: Any, world: Any, memo: Any) -> Any:
         return world.find(self.place)
+
+
+def _is_built_in(tree: Any) -> bool:
+    data = tree.node_data()
+    if data is None:
+        return True
+    return data[0] in (tuple, list, dict, type(None)) and all(map(_is_built_in, tree.children()))
 
 
 def _born_in(node: Node, scope: scopes.Scope) -> bool:

@@ -75,11 +75,16 @@ class Watch:
         way = inwards
         if isinstance(value, list | dict):
             way = [*way, (value.__len__, len(value))]
+        empty: list[Getter] = []
         for label, step in steps:
             child = step()
-            if child is not _MISSING:
+            if child is None and label != "default":
+                empty.append(step)
+            elif child is not _MISSING:
                 name_there = f"{name}{label}" if name else label.lstrip(".")
                 found = self._visit(child, step, way, name_there) or found
+        if found or isinstance(value, types.FunctionType):
+            self.checks += [(step, None) for step in empty]  # a model may come to stand there
         self._seen[id(value)] = found
         return found
 
@@ -155,6 +160,8 @@ def _is_plain_instance(value: Any) -> bool:
     kind = type(value)
     if not hasattr(value, "__dict__") or isinstance(value, type | types.ModuleType):
         return False
+    if kind is types.SimpleNamespace:
+        return True
     return (kind.__module__ or "").partition(".")[0] not in _OPAQUE
 
 
