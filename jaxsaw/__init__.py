@@ -3,7 +3,6 @@
 from jax import random
 from jax.lax import stop_gradient
 
-from jaxsaw import checkpoint, data, inspection, nn, optim
 from jaxsaw.rngs import Rngs
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
@@ -20,15 +19,10 @@ __all__ = [
     "Rngs",
     "Stateful",
     "Variable",
-    "checkpoint",
-    "data",
     "eval_shape",
     "grad",
-    "inspection",
     "jit",
     "merge",
-    "nn",
-    "optim",
     "random",
     "split",
     "stop_gradient",
