@@ -59,23 +59,33 @@ def bind_read(trace: Any, box: int, aval: Any) -> Any:
         return read_p.bind(box=box, aval=aval)
 
 
-def lift_reads(closed: Any, order: Sequence[int]) -> Any:
+def lift_reads(closed: Any, order: Sequence[int]) -> tuple[Any, list[Any]]:
     """Return ``closed`` with its ``read_box`` equations turned into leading inputs.
 
     Args:
         closed: A jaxpr traced while boxes were read with :func:`bind_read`.
         order: The box numbers in the order that the inputs shall have; each occurs in ``closed``.
+
+    Returns:
+        The jaxpr, and tracers of enclosing traces that it closed over, which are its last inputs.
     """
     jaxpr = closed.jaxpr
     reads = {eqn.params["box"]: eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive is read_p}
     eqns = [eqn for eqn in jaxpr.eqns if eqn.primitive is not read_p]
-    invars = [reads[number] for number in order] + list(jaxpr.invars)
+    constants = list(zip(jaxpr.constvars, closed.consts, strict=True))
+    kept = [(var, const) for var, const in constants if not isinstance(const, Tracer)]
+    captured = [(var, const) for var, const in constants if isinstance(const, Tracer)]
+    invars = [reads[number] for number in order] + list(jaxpr.invars) + [v for v, _ in captured]
     names = getattr(jaxpr, "debug_info", None)
     if names is not None and getattr(names, "arg_names", None) is not None:
         # The debug information of new releases counts the inputs.
         boxes = tuple(f"box{number}" for number in order)
-        names = names._replace(arg_names=(*boxes, *names.arg_names))
-    return closed.replace(jaxpr=jaxpr.replace(invars=invars, eqns=eqns, debug_info=names))
+        outer = tuple(f"captured{i}" for i in range(len(captured)))
+        names = names._replace(arg_names=(*boxes, *names.arg_names, *outer))
+    jaxpr = jaxpr.replace(
+        constvars=[var for var, _ in kept], invars=invars, eqns=eqns, debug_info=names
+    )
+    return core.ClosedJaxpr(jaxpr, [const for _, const in kept]), [const for _, const in captured]
 
 
 def call_jaxpr(closed: Any, args: Sequence[Any], name: str) -> list[Any]:
@@ -108,6 +118,15 @@ copy_p.def_abstract_eval(lambda x: x)
 mlir.register_lowering(copy_p, lambda ctx, x: [x])
 ad.deflinear2(copy_p, lambda ct, _: [ct])
 batching.defvectorized(copy_p)
+
+
+def is_batched(value: Any) -> bool:
+    """Return whether ``value`` is another one for each lane of the ``vmap`` that is traced now."""
+    return (
+        isinstance(value, batching.BatchTracer)
+        and value._trace is current_trace()
+        and value.batch_dim is not None
+    )
 
 
 def clear_fast_path(jitted: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxsaw.state import scope as scopes
 from jaxsaw.state.node import Node
@@ -91,7 +92,7 @@ class Rngs(Stateful):
     @property
     def counts(self) -> dict[str, int]:
         """How many keys were drawn from each named or used stream."""
-        return {name: int(stream.count) for name, stream in self._streams.items()}
+        return {name: np.asarray(stream.count).tolist() for name, stream in self._streams.items()}
 
     def fork(self, n: int) -> list[Rngs]:
         """Draw one key from every stream and split it among ``n`` new objects.
@@ -148,7 +149,7 @@ class Rngs(Stateful):
                 f"Pass Rngs({name}=0) or a default, Rngs(0)."
             )
         stream = _Stream.__new__(_Stream)
-        stream.__dict__.update(key=None, count=_zero())
+        stream.__dict__.update(key=None, count=_zero_beside(self._default.key))
         stream._link("count", stream.count)
         dict.__setitem__(self._streams, name, stream)
         self._streams.attach(self, "_streams")
@@ -203,9 +204,20 @@ class _Stream(Stateful):
         self.count = Variable.own(jnp.zeros((), jnp.uint32))
 
     def draw(self, key: Any) -> Any:
+        lanes = scopes.lanes_sharing(self.count) if scopes.active.scope is not None else ()
+        if any(shared.randomness == "error" for shared in lanes):
+            raise RuntimeError(
+                f"{self.path}: a random stream that the lanes of js.vmap share was drawn from. Say "
+                'randomness="different" for another key in each lane, randomness="same" for the '
+                "same one, or map over a stack of streams, js.stack(rngs.fork(n))."
+            )
         n = self.count.value
         self.count.value = n + 1
-        return jax.random.fold_in(key, n)
+        key = jax.random.fold_in(key, n)
+        for shared in lanes:
+            if shared.randomness == "different":
+                key = jax.random.fold_in(key, shared.index)
+        return key
 
 
 class _Ambient(threading.local):
@@ -277,10 +289,19 @@ def _warn_of_equal_seeds(streams: dict[str, Any]) -> None:
             )
 
 
-def _zero() -> Variable:
-    """Return a count of zero that exists outside of all scopes, also when asked for in one."""
-    with jax.ensure_compile_time_eval():
-        array = jnp.zeros((), jnp.uint32)
+def _zero_beside(key: Variable) -> Variable:
+    """Return a count of zero that exists outside of all scopes, also when asked for in one.
+
+    Where ``key`` has a value for each lane of a ``js.vmap``, the count has one too.
+    """
+    around = scopes.around()
+    outermost = [scope.values[key] for scope in around if key in scope.created]
+    array = outermost[-1] if outermost else key._peek()
     box = Variable.__new__(Variable)
-    box._settle(array)
+    with jax.ensure_compile_time_eval():
+        box._settle(jnp.zeros(array.shape, jnp.uint32))
+        for scope in around:
+            if scope.lanes is not None and key in scope.lanes.own:
+                scope.lanes.own[box] = scope.lanes.own[key]
+                scope.values[box] = jnp.zeros(scope.values[key].shape, jnp.uint32)
     return box

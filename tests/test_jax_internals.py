@@ -62,7 +62,8 @@ def test_reads_of_boxes_become_inputs():
         return a + 2.0, ys
 
     closed = jax.make_jaxpr(f)(jnp.zeros((2, 3)))
-    closed = _jax.lift_reads(closed, [3, 7])
+    closed, captured = _jax.lift_reads(closed, [3, 7])
+    assert captured == [], says("lift_reads")
     assert len(closed.jaxpr.invars) == 3, says("lift_reads")
     assert not any(eqn.primitive is _jax.read_p for eqn in closed.jaxpr.eqns)
     args = [jnp.full(3, 1.0), jnp.full(3, 5.0), jnp.zeros((2, 3))]

@@ -136,7 +136,7 @@ def commit(values: dict[Any, Any], *, exposed: bool = True) -> None:
         if box._place is not None and box._place[0].trace is not trace:
             raise TypeError(
                 f"{box.path} was written inside a raw jax transform, where the new value would "
-                "be lost. Use the jaxsaw twin (js.jit or js.grad), or return the value."
+                "be lost. Use the jaxsaw twin, such as js.jit or js.vmap, or return the value."
             )
     placed = {}
     for box, array in values.items():

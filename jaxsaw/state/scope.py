@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxsaw import _jax
@@ -34,6 +36,52 @@ def current() -> Scope | None:
     return active.scope
 
 
+def around() -> list[Scope]:
+    """Return the scopes of this thread, the innermost first."""
+    found, scope = [], active.scope
+    while scope is not None:
+        found.append(scope)
+        scope = scope.parent
+    return found
+
+
+@contextmanager
+def transaction() -> Iterator[Scope]:
+    """Open a scope whose writes are committed at the end, all of them or, on an error, none."""
+    scope = Scope()
+    try:
+        with scope:
+            yield scope
+        scope.commit({box: scope.values[box] for box in scope.written})
+    except BaseException:
+        scope.undo()
+        raise
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """What a scope has in which a function runs for many lanes at once, in ``js.vmap``.
+
+    Attributes:
+        own: The boxes that have a value for each lane, and its axis; the lanes share all others.
+        randomness: What a draw from a shared stream means: "error", "same" or "different".
+        index: The number of the lane, traced.
+    """
+
+    own: dict[Variable, int]
+    randomness: str
+    index: Any
+
+
+@dataclass(eq=False)
+class Growth:
+    """What was added to an object, and what takes it away again; None once that has run."""
+
+    node: Any
+    what: Any
+    undo: Callable[[], None] | None
+
+
 class Scope:
     """One transaction.
 
@@ -48,16 +96,18 @@ class Scope:
         values: The present value of each box that has one here.
         written: The boxes that were written or made here, in order; a dict used as a set.
         created: The boxes that were made here.
-        growth: What the library added to existing objects (see :meth:`grew`).
+        growth: What the library added to existing objects, here or in a scope inside of this
+            one that has ended well (see :meth:`grew`).
+        lanes: Set where the code inside runs for many lanes at once.
         serials: The numbers that mark objects made here, or in a scope that was committed here.
         trace: The JAX trace that was current when the scope was entered. Only there may boxes
             be written: a value from an inner, raw transform would leak.
     """
 
     __slots__ = (
-        "_undo",
         "created",
         "growth",
+        "lanes",
         "lift",
         "parent",
         "serials",
@@ -75,11 +125,11 @@ class Scope:
         self.written: dict[Variable, None] = {}
         self.created: set[Variable] = set()
         self.lift = lift
+        self.lanes: Lanes | None = None
         self.parent: Scope | None = None
         self.trace: Any = None
         self.serials = {next(_serials)}
-        self.growth: list[tuple[Any, Any]] = []
-        self._undo: list[Callable[[], None]] = []
+        self.growth: list[Growth] = []
 
     def __enter__(self) -> Scope:
         self.parent = active.scope
@@ -91,6 +141,8 @@ class Scope:
         active.scope = self.parent
         if kind is not None:
             self.undo()
+        elif self.parent is not None:
+            self.parent.growth += self.growth
 
     def read(self, box: Variable) -> Any:
         """Return the value of a box as the code inside sees it."""
@@ -119,7 +171,7 @@ class Scope:
         if _jax.current_trace() is not self.trace:
             raise TypeError(
                 f"{box.path} was written inside a raw jax transform, where the new value would "
-                "be lost. Use the jaxsaw twin (js.jit or js.grad), or return the value."
+                "be lost. Use the jaxsaw twin, such as js.jit or js.vmap, or return the value."
             )
         self.values[box] = value
         self.written[box] = None
@@ -138,13 +190,19 @@ class Scope:
             what: What was added.
             undo: Takes it away again, if this scope or one around it fails.
         """
-        self.growth.append((node, what))
-        self._undo.append(undo)
+        self.growth.append(Growth(node, what, undo))
 
     def undo(self) -> None:
         """Take back what :meth:`grew` was told of, the last first."""
-        while self._undo:
-            self._undo.pop()()
+        for growth in reversed(self.growth):
+            undo, growth.undo = growth.undo, None
+            if undo is not None:
+                undo()
+        self.growth.clear()
+
+    def grown(self) -> list[tuple[Any, Any]]:
+        """Return the objects to which something was added, and what, where it is still there."""
+        return [(growth.node, growth.what) for growth in self.growth if growth.undo is not None]
 
     def close(self) -> None:
         """Let go of what belongs to the JAX trace, which ends now."""
@@ -168,8 +226,6 @@ class Scope:
             else:
                 self.parent.write(box, value)
         self.parent.serials |= self.serials
-        self.parent.growth.extend(self.growth)
-        self.parent._undo.extend(self._undo)
 
     def encloses(self, serial: int) -> bool:
         """Return whether an object with that serial of birth was made here or further out."""
@@ -184,3 +240,21 @@ class Scope:
 def serial_of_birth() -> int:
     """Return the serial of the innermost scope, or 0; objects are marked with it."""
     return 0 if active.scope is None else max(active.scope.serials)
+
+
+def lanes_sharing(box: Variable) -> list[Lanes]:
+    """Return the lanes around, outermost first, that share a box and what it holds."""
+    found: list[Lanes] = []
+    for scope in around():
+        if box in scope.created:
+            break
+        if scope.lanes is not None and box not in scope.lanes.own:
+            found.append(scope.lanes)
+    return found[::-1]
+
+
+def lanes_key(boxes: Sequence[Variable]) -> Any:
+    """Return what a program that is traced here depends on, of the lanes around it."""
+    if all(scope.lanes is None for scope in around()):
+        return ()
+    return tuple(tuple(lanes.randomness for lanes in lanes_sharing(box)) for box in boxes)

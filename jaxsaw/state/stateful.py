@@ -227,7 +227,7 @@ def _is_descriptor(cls: type, name: str) -> bool:
 def _refuse_flatten(node: Any) -> Any:
     raise TypeError(
         f"{node.path} ({type(node).__name__}) went into a raw jax transform or tree function, "
-        "where changes to its state would be lost. Use the jaxsaw twin (js.jit or js.grad), "
+        "where changes to its state would be lost. Use the jaxsaw twin, such as js.jit or js.vmap, "
         "or js.split(object) for a plain pytree of arrays."
     )
 

@@ -14,9 +14,46 @@ from jaxsaw.state.node import Node
 from jaxsaw.transforms.grads import Grads
 
 
+def is_node(leaf: Any) -> bool:
+    """Return whether a leaf of the arguments is state."""
+    return isinstance(leaf, Node)
+
+
 def is_special(leaf: Any) -> bool:
     """Return whether a leaf of the arguments is state, or remembers some."""
     return isinstance(leaf, Node) or type(leaf) is Grads
+
+
+class Flat:
+    """A tree of arguments, taken apart into arrays and Statefuls.
+
+    Attributes:
+        leaves: Both, in order.
+        tree: The structure, a PyTreeDef.
+        arrays: The leaves that aren't Stateful.
+    """
+
+    tree: Any
+
+    def __init__(self, tree: Any) -> None:
+        self.leaves, self.tree = jax.tree.flatten(tree, is_leaf=is_node)
+        self.arrays = [leaf for leaf in self.leaves if not is_node(leaf)]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The leaves that are Stateful."""
+        return [leaf for leaf in self.leaves if is_node(leaf)]
+
+    def rebuild(self, arrays: Iterable[Any]) -> Any:
+        """Return the tree with other arrays."""
+        remaining = iter(arrays)
+        leaves = [leaf if is_node(leaf) else next(remaining) for leaf in self.leaves]
+        return jax.tree.unflatten(self.tree, leaves)
+
+    def paths(self, first: str) -> list[str]:
+        """Return a description of the place of each leaf, such as ``carry['h']``."""
+        found = jax.tree_util.tree_leaves_with_path(self.rebuild(self.arrays), is_leaf=is_node)
+        return [first + jax.tree_util.keystr(path) for path, _ in found]
 
 
 class Static:
@@ -40,7 +77,7 @@ class Static:
             positional = [p.name for p in parameters if p.kind in _POSITIONAL]
             for name in self.names - {p.name for p in parameters}:
                 if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-                    raise ValueError(f"static_argnames: {_name(fn)} has no argument {name!r}.")
+                    raise ValueError(f"static_argnames: {name_of(fn)} has no argument {name!r}.")
             self.nums = {i % len(positional) if i < 0 else i for i in self.nums}
             self.names |= {positional[i] for i in self.nums if i < len(positional)}
             self.nums |= {i for i, name in enumerate(positional) if name in self.names}
@@ -95,7 +132,7 @@ def check_arguments(fn: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Non
             if not is_special(leaf) and not _is_traceable(leaf):
                 where = _argument_name(fn, which) + jax.tree_util.keystr(path)
                 raise TypeError(
-                    f"The argument {where} of {_name(fn)} is {_shown(leaf)}, which is neither "
+                    f"The argument {where} of {name_of(fn)} is {_shown(leaf)}, which is neither "
                     "an array, a number nor a Stateful object. Pass "
                     f"static_argnames={_argument_name(fn, which)!r} to trace with its value, or "
                     "derive its class from js.Stateful if it holds state."
@@ -132,5 +169,6 @@ def _shown(value: Any) -> str:
     return f"{text if len(text) < 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
-def _name(fn: Any) -> str:
+def name_of(fn: Any) -> str:
+    """Return what to call a function in messages."""
     return getattr(fn, "__qualname__", None) or type(fn).__name__

@@ -29,7 +29,7 @@ from jaxsaw.state import scope as scopes
 from jaxsaw.state.graph import graph_of
 from jaxsaw.state.node import Node
 from jaxsaw.state.variable import Variable, write
-from jaxsaw.transforms.arguments import Static, check_arguments, is_special
+from jaxsaw.transforms.arguments import Static, check_arguments, is_special, name_of
 from jaxsaw.transforms.grads import Grads, Names
 from jaxsaw.transforms.program import GradsOut, Output, Program, World
 from jaxsaw.transforms.reasons import reason
@@ -250,11 +250,8 @@ class JitFunction:
         return call, self._bindings.get(call.key)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        scope = scopes.Scope()
-        with scope:
-            out = self.__wrapped__(*args, **kwargs)
-        scope.commit({box: scope.values[box] for box in scope.written})
-        return out
+        with scopes.transaction():
+            return self.__wrapped__(*args, **kwargs)
 
 
 _BUSY = object()
@@ -275,7 +272,6 @@ class _Call:
         roots: The Statefuls among the arguments, and those that the function reaches.
         arrays: All arrays among the arguments.
         key: What the call is recognised by.
-        grown: What tracing added to objects, if it did trace.
         undos: Take back what was added, by tracing or in view of an earlier trace.
         traced: The plan that a trace was made for, if one was.
         check: Raises for arguments that can't be traced.
@@ -284,7 +280,6 @@ class _Call:
     def __init__(self, fn: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.fn = fn
         self.outermost = _jax.current_trace() is _jax.EVAL and scopes.current() is None
-        self.grown: list[tuple[Node, Any]] = []
         self.undos: list[Callable[[], None]] = []
         self.traced: _Plan | None = None
         dynamic, named, self.static = fn._static.split(args, kwargs)
@@ -431,8 +426,7 @@ class _Plan:
         before = call.structure()
         world = call.world
         program = Program(body, call.arrays, world)
-        undo, call.grown = program.release()
-        call.undos.append(undo)
+        call.undos.append(program.release())
         if program.growth:
             # The new boxes were numbered as strays. With them on their objects, everything has
             # other numbers: trace as if they had been there, once and for all.
@@ -518,24 +512,24 @@ class _Plan:
 
     def nested(self, call: _Call) -> Any:
         """Run as part of an enclosing trace or transaction."""
-        avals = (*map(_aval_of, call.world.boxes), *map(_jax.typeof, call.arrays))
-        program = self.nesting.get((*avals, call.tree, _jax.trace_key()))
+        key = self._nesting_key(call)
+        program = self.nesting.get(key)
         if program is None:
             program = self.trace(call)
             self.forget()
-            outer = scopes.current()
-            if outer is not None:
-                for node, what in call.grown:
-                    outer.grew(node, what, call.undo)
-            if program.reusable:
-                avals = (*map(_aval_of, call.world.boxes), *map(_jax.typeof, call.arrays))
-                self.nesting[*avals, call.tree, _jax.trace_key()] = program
+            if not program.captured:
+                self.nesting[self._nesting_key(call)] = program
         boxes = call.world.boxes
         name = name_of(self.fn.__wrapped__).rpartition(".")[2]
         new, outs = program.run([boxes[i].value for i in program.reads], call.arrays, name)
         for number, value in zip(program.writes, new, strict=True):
             write(boxes[number], value)
         return program.out.build(outs, call.world)
+
+    def _nesting_key(self, call: _Call) -> Any:
+        boxes = call.world.boxes
+        avals = (*map(_aval_of, boxes), *map(_jax.typeof, call.arrays))
+        return avals, call.tree, _jax.trace_key(), scopes.lanes_key(boxes)
 
 
 class _Binding:
@@ -816,8 +810,3 @@ def _passed_on(options: dict[str, Any]) -> dict[str, Any]:
     if options["out_shardings"] is not None:
         passed["out_shardings"] = (None, options["out_shardings"])
     return passed
-
-
-def name_of(fn: Any) -> str:
-    """Return what to call a function in messages."""
-    return getattr(fn, "__qualname__", None) or type(fn).__name__

@@ -8,7 +8,7 @@ becomes outputs. The result can be run any number of times, in any surroundings.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -102,7 +102,7 @@ class Program:
         steady: For each of ``writes``, whether shape and dtype stay as they are.
         growth: What the library added to objects while tracing, in terms of the world.
         may_raise: Whether running it may call back into Python.
-        reusable: False if it closed over tracers of an enclosing trace.
+        captured: Tracers of enclosing traces that it closed over; its last inputs.
         out: Rebuilds the function's result.
     """
 
@@ -148,8 +148,9 @@ class Program:
         self.out: Output = result["out"]
         self.writes: list[int] = result["written"]
         self.reads: list[int] = result["read"]
-        self.growth = [(world.locate(node), what) for node, what in scope.growth]
-        self.closed = closed = _jax.lift_reads(closed, self.reads)
+        self.growth = [(world.locate(node), what) for node, what in scope.grown()]
+        self.closed, self.captured = _jax.lift_reads(closed, self.reads)
+        closed = self.closed
         avals = [v.aval for v in closed.jaxpr.invars]
         of = dict(zip(self.reads, avals, strict=False))
         outvars = closed.jaxpr.outvars
@@ -158,12 +159,11 @@ class Program:
                 value = world.boxes[number]
                 of[number] = _jax.typeof(value._peek() if outer is None else outer.look(value))
         self.steady = [
-            _same_type(of[number], var.aval)
+            same_type(of[number], var.aval)
             for number, var in zip(self.writes, outvars, strict=False)
         ]
         self.may_raise = _jax.may_raise(closed.jaxpr)
-        self.reusable = not any(isinstance(const, _jax.Tracer) for const in closed.consts)
-        if not self.reusable and _jax.current_trace() is _jax.EVAL:
+        if self.captured and _jax.current_trace() is _jax.EVAL:
             scope.undo()
             raise jax.errors.UnexpectedTracerError(
                 "A compiled function used a tracer that was kept from another trace, which has "
@@ -171,15 +171,15 @@ class Program:
             )
         self._copied = _aliases(closed.jaxpr, len(self.reads), len(self.writes))
 
-    def release(self) -> tuple[Callable[[], None], list[tuple[Node, Any]]]:
+    def release(self) -> Callable[[], None]:
         """Let go of the objects that were there when it was traced.
 
         Returns:
-            What takes back what tracing added to them, and what that was.
+            What takes back what tracing added to them.
         """
         scope, self._scope = self._scope, None
         assert scope is not None
-        return scope.undo, scope.growth
+        return scope.undo
 
     def renumber(self, old: World, new: World) -> None:
         """Go over to another numbering of the same boxes."""
@@ -203,12 +203,68 @@ class Program:
             The new values of ``writes``, and the arrays for ``out``.
         """
         if _jax.current_trace() is _jax.EVAL:  # JAX is looking for the operation that made a NaN
-            outs = _jax.eval_jaxpr(self.closed, [*boxes, *arrays])
+            outs = self.evaluate(boxes, arrays)
         else:
-            outs = list(_jax.call_jaxpr(self.closed, [*boxes, *arrays], name))
+            outs = _jax.call_jaxpr(self.closed, [*boxes, *arrays, *self.captured], name)
+        outs = list(outs)
         for i in self._copied:
             outs[i] = _jax.copy_p.bind(outs[i])
         return outs[: len(self.writes)], outs[len(self.writes) :]
+
+    def evaluate(self, boxes: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+        """Run in the current trace, operation by operation; return all outputs."""
+        return _jax.eval_jaxpr(self.closed, [*boxes, *arrays, *self.captured])
+
+    def step(
+        self, values: Mapping[int, Any], arrays: Sequence[Any]
+    ) -> tuple[dict[int, Any], list[Any]]:
+        """Run in the current trace, inline.
+
+        Args:
+            values: The value of each box that is read, by number.
+            arrays: The arguments' arrays.
+
+        Returns:
+            The new values by number, and the arrays for ``out``.
+        """
+        outs = self.evaluate([values[number] for number in self.reads], arrays)
+        n = len(self.writes)
+        return dict(zip(self.writes, outs[:n], strict=True)), outs[n:]
+
+    def types(self) -> tuple[dict[int, Any], list[Any]]:
+        """Return the abstract values of what :meth:`step` returns."""
+        avals = [var.aval for var in self.closed.jaxpr.outvars]
+        n = len(self.writes)
+        return dict(zip(self.writes, avals[:n], strict=True)), avals[n:]
+
+
+class Recorded:
+    """A function of arrays for a JAX transform that runs it just once.
+
+    Args:
+        fn: Takes a list of arrays, reads and writes boxes, and returns anything.
+        nodes: The Statefuls among its arguments.
+    """
+
+    def __init__(self, fn: Callable[[list[Any]], Any], nodes: Sequence[Node]) -> None:
+        self.fn = fn
+        self.world = World(nodes)
+        self.scope = scopes.Scope()
+
+    def __call__(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the values of what was written, and the arrays of the result."""
+        scope = self.scope
+        with scope:
+            self._out, outs = Output.of(self.fn(arrays), scope, self.world)
+        self._written = [box for box in scope.written if box not in scope.created]
+        written = [scope.values[box] for box in self._written]
+        scope.close()
+        return written, outs
+
+    def commit(self, written: Sequence[Any], outs: Sequence[Any]) -> Any:
+        """Write what was written; return the result."""
+        self.scope.commit(dict(zip(self._written, written, strict=True)))
+        return self._out.build(outs, self.world)
 
 
 class Output:
@@ -254,6 +310,10 @@ class Output:
                 arrays.append(leaf)
         return cls(tree, kinds), arrays
 
+    def count(self, leaf: Any) -> int:
+        """Return how many arrays a leaf is built of."""
+        return 1 if leaf is None else leaf.count
+
     def check(self) -> None:
         """Refuse objects that each call would have to copy and can't."""
         memo: dict[int, Any] = {}
@@ -285,6 +345,7 @@ class GradsOut:
     def __init__(self, names: tuple[str, ...], numbers: list[int]) -> None:
         self.names = names
         self.numbers = numbers
+        self.count = len(names)
 
     def build(self, arrays: Any, world: Any, memo: Any) -> Grads:
         return Grads(world.names(self), [next(arrays) for _ in self.names])
@@ -296,6 +357,7 @@ class _New:
     def __init__(self, template: Node, boxes: list[Variable], old: list[tuple[Node, Any]]) -> None:
         self.template = template
         self.boxes = boxes
+        self.count = len(boxes)
         self.old = old
 
     def check(self, memo: dict[int, Any]) -> None:
@@ -314,6 +376,10 @@ class _New:
 
 
 class _Old:
+    """The place of an object that was there before, and comes back as it is."""
+
+    count = 0
+
     def __init__(self, place: Any) -> None:
         self.place = place
 
@@ -344,8 +410,14 @@ def _check_output(leaf: Any) -> None:
         )
 
 
-def _same_type(a: Any, b: Any) -> bool:
+def same_type(a: Any, b: Any) -> bool:
+    """Return whether two abstract values agree in shape and dtype."""
     return a.shape == b.shape and a.dtype == b.dtype
+
+
+def shown(aval: Any) -> str:
+    """Return an abstract value as text, such as ``float32[8, 3]``."""
+    return f"{aval.dtype}{list(aval.shape)}"
 
 
 def _aliases(jaxpr: Any, n_boxes: int, n_writes: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxsaw import _jax
-from jaxsaw.state.graph import graph_of
+from jaxsaw.state.graph import Graph, graph_of
 from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 
@@ -31,9 +31,7 @@ def reason(fn: Any, roots: list[Node], arrays: list[Any]) -> str:
         return "structure of the state changed"
     changes = []
     for root, graph, old, new in zip(roots, graphs, before[1], now[1], strict=True):
-        for node, a, b in zip((root, *graph.nodes), old, new, strict=True):
-            if a is not b:
-                changes.append(f"{node.path}: {_difference(a, b)}")
+        changes += _changes(root, graph, old, new)
     if changes:
         more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
         return f"static attribute changed: {changes[0]}{more}"
@@ -43,6 +41,25 @@ def reason(fn: Any, roots: list[Node], arrays: list[Any]) -> str:
     if len(before[2]) != len(now[2]):
         return f"number of array arguments changed from {len(before[2])} to {len(now[2])}"
     return "shape or dtype of the state, a static argument or a JAX setting changed"
+
+
+def difference(one: Node, other: Node) -> str | None:
+    """Return how an object differs from another, apart from the values of arrays, if it does."""
+    a, b = graph_of(one), graph_of(other)
+    if a.skeleton != b.skeleton:
+        names = sorted(set(a.names) ^ set(b.names))
+        return f"only one of them has {', '.join(names)}" if names else "their structures differ"
+    return next(iter(_changes(other, b, a.key[1], b.key[1])), None)
+
+
+def _changes(root: Node, graph: Graph, old: Any, new: Any) -> list[str]:
+    """Return what changed between two sets of signatures, by node."""
+    nodes = (root, *graph.nodes)
+    return [
+        f"{node.path}: {_difference(a, b)}"
+        for node, a, b in zip(nodes, old, new, strict=True)
+        if a is not b
+    ]
 
 
 def _difference(old: Any, new: Any) -> str:

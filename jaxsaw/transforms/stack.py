@@ -1,0 +1,139 @@
+"""Stacks: many objects of one architecture as one object, whose arrays have a further axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxsaw.state.graph import clone, graph_of, named_boxes
+from jaxsaw.state.node import Node
+from jaxsaw.state.stateful import Stateful
+from jaxsaw.state.variable import Variable
+from jaxsaw.transforms.arguments import Flat
+from jaxsaw.transforms.reasons import difference
+
+
+def stack(objects: Sequence[Any]) -> Any:
+    """Return one object that holds the arrays of several, along a new first axis.
+
+    It is what :func:`jaxsaw.vmap` maps over, as an ensemble. Nothing is shared with the originals.
+
+    Args:
+        objects: Modules (or any Statefuls) of the same structure; or tuples, lists or dicts of
+            them, such as pairs of a model and its optimizer, which stay connected in the stack.
+
+    Returns:
+        An object like each of them, in which every Variable has one more axis.
+
+    Raises:
+        ValueError: If there is none, or if they differ in structure, attributes or shapes.
+
+    Example:
+        >>> import jaxsaw as js
+        >>> from jaxsaw import nn
+        >>> models = js.stack([nn.Linear(2, 1, rngs=rngs) for rngs in js.Rngs(0).fork(8)])
+        >>> models.weight.shape
+        (8, 1, 2)
+    """
+    objects = list(objects)
+    if not objects:
+        raise ValueError("js.stack needs at least one object.")
+    flats = [Flat(obj) for obj in objects]
+    first = flats[0]
+    columns: dict[Variable, list[Any]] = {}
+    for i, flat in enumerate(flats):
+        if flat.tree != first.tree:
+            raise ValueError(f"js.stack: object {i} is {flat.tree}, object 0 is {first.tree}.")
+        for one, other in zip(first.leaves, flat.leaves, strict=True):
+            _check_alike(one, other, i)
+            if isinstance(one, Node):
+                pairs = zip(named_boxes(one), named_boxes(other), strict=True)
+                for (_, box), (_, twin) in pairs:
+                    if len(columns.setdefault(box, [])) == i:
+                        columns[box].append(twin.value)
+    memo: dict[int, Any] = {}
+    boxes = {box: jnp.stack(values) for box, values in columns.items()}
+    arrays = [jnp.stack(column) for column in zip(*(f.arrays for f in flats), strict=True)]
+    stacked = clone(first.rebuild(arrays), boxes, memo, exposed=False)
+    mark(Flat(stacked).nodes, 1)
+    return stacked
+
+
+def unstack(stacked: Any) -> list[Any]:
+    """Return the objects that a stack holds; the inverse of :func:`stack`.
+
+    Args:
+        stacked: What :func:`stack`, or a constructor under :func:`jaxsaw.vmap`, returned.
+
+    Returns:
+        New objects, which share nothing with the stack.
+
+    Raises:
+        ValueError: If it isn't a stack.
+
+    Example:
+        >>> import jaxsaw as js
+        >>> from jaxsaw import nn
+        >>> models = js.stack([nn.Linear(2, 1, rngs=rngs) for rngs in js.Rngs(0).fork(8)])
+        >>> [model.weight.shape for model in js.unstack(models)][:2]
+        [(1, 2), (1, 2)]
+    """
+    flat = Flat(stacked)
+    boxes: dict[Variable, Any] = {}
+    for node in flat.nodes:
+        if isinstance(node, Stateful) and not axes_of(node):
+            raise ValueError(f"js.unstack: {node.path} ({type(node).__name__}) isn't a stack.")
+        boxes.update((box, box.value) for _, box in named_boxes(node))
+    sizes = {len(array) for array in (*boxes.values(), *flat.arrays)}
+    if len(sizes) != 1:
+        raise ValueError(f"js.unstack: the arrays have different first axes: {sorted(sizes)}.")
+    found = []
+    for i in range(sizes.pop()):
+        arrays = {box: array[i] for box, array in boxes.items()}
+        one = clone(flat.rebuild([array[i] for array in flat.arrays]), arrays, exposed=False)
+        mark(Flat(one).nodes, -1)
+        found.append(one)
+    return found
+
+
+def axes_of(node: Node) -> int:
+    """Return how many axes the arrays of an object have because it is a stack (of stacks)."""
+    return int(node.__dict__.get(_MARK, 0)) if isinstance(node, Stateful) else 0
+
+
+def mark(roots: Iterable[Node], change: int) -> None:
+    """Note that the objects below ``roots`` have more, or fewer, such axes."""
+    marked: set[int] = set()
+    for root in roots:
+        for node in (root, *(() if isinstance(root, Variable) else graph_of(root).nodes)):
+            if isinstance(node, Stateful) and id(node) not in marked:
+                marked.add(id(node))
+                axes = axes_of(node) + change
+                node.__dict__.pop(_MARK, None)
+                if axes:
+                    node.__dict__[_MARK] = axes
+                node._signature = None
+                node._changed()
+
+
+_MARK = "_stacked"
+
+
+def _check_alike(one: Any, other: Any, i: int) -> None:
+    """Raise if object ``i`` differs from the first one in anything but the values of arrays."""
+    if not isinstance(one, Node) or not isinstance(other, Node):
+        if isinstance(one, Node) or isinstance(other, Node) or jnp.shape(one) != jnp.shape(other):
+            raise ValueError(f"js.stack: object {i} holds {other!r} where object 0 holds {one!r}.")
+        return
+    if isinstance(one, Stateful) and isinstance(other, Stateful):
+        what = difference(one, other)
+        if what is not None:
+            raise ValueError(f"js.stack: object {i} isn't built like object 0: {what}.")
+    for (name, box), (_, twin) in zip(named_boxes(one), named_boxes(other), strict=True):
+        if (box.shape, box.dtype) != (twin.shape, twin.dtype):
+            raise ValueError(
+                f"js.stack: {name or box.path} is {twin.dtype}{list(twin.shape)} in object {i} "
+                f"and {box.dtype}{list(box.shape)} in object 0."
+            )
