@@ -41,7 +41,7 @@ from jaxsaw.nn.dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
-from jaxsaw.nn.embedding import Embedding
+from jaxsaw.nn.embedding import Embedding, EmbeddingBag
 from jaxsaw.nn.linear import Bilinear, Identity, Linear
 from jaxsaw.nn.loss import (
     BCELoss,
@@ -67,7 +67,24 @@ from jaxsaw.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
 )
+from jaxsaw.nn.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUCell,
+    LSTMCell,
+    RNNBase,
+    RNNCell,
+    RNNCellBase,
+)
 from jaxsaw.nn.shape import Flatten, Unflatten
+from jaxsaw.nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -95,10 +112,13 @@ __all__ = [
     "Dropout3d",
     "ELU",
     "Embedding",
+    "EmbeddingBag",
     "FeatureAlphaDropout",
     "Flatten",
     "GELU",
     "GLU",
+    "GRU",
+    "GRUCell",
     "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
@@ -108,6 +128,8 @@ __all__ = [
     "Identity",
     "KLDivLoss",
     "L1Loss",
+    "LSTM",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -128,6 +150,10 @@ __all__ = [
     "ParameterDict",
     "ParameterList",
     "RMSNorm",
+    "RNN",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "ReLU",
     "ReLU6",
     "SELU",
@@ -144,6 +170,11 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "Unflatten",
     "functional",
     "init",

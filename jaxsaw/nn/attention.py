@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsaw.nn import functional as F
 from jaxsaw.nn._factory import as_dtype, full, place, required, uniform
+from jaxsaw.nn.functional.attention import multi_head_attention
 from jaxsaw.nn.linear import Linear
 from jaxsaw.nn.module import Module
 from jaxsaw.nn.parameter import Parameter
@@ -174,112 +174,33 @@ class MultiheadAttention(Module):
         Returns:
             The output, and the weights or None.
         """
-        q, k, v = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
-        batched = self._check(q, k, v, key_padding_mask, attn_mask)
-        if is_causal and attn_mask is None:
-            raise ValueError(f"{self._who()}: is_causal=True needs attn_mask=, the causal mask.")
-        if not batched:
-            q, k, v = q[None], k[None], v[None]
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
-        elif not self.batch_first:
-            q, k, v = q.swapaxes(0, 1), k.swapaxes(0, 1), v.swapaxes(0, 1)  # (N, L, E)
-        q, k, v = self._project(q, k, v, is_self=query is key and key is value)
-
-        extra = 0  # keys that no mask knows of
-        if self.bias_k is not None and self.bias_v is not None:
-            n, extra = q.shape[0], extra + 1
-            k = jnp.concatenate([k, jnp.tile(self.bias_k.value, (n, 1, 1))], 1)
-            v = jnp.concatenate([v, jnp.tile(self.bias_v.value, (n, 1, 1))], 1)
-        if self.add_zero_attn:
-            extra += 1
-            k, v = (jnp.pad(x, ((0, 0), (0, 1), (0, 0))) for x in (k, v))
-        q, k, v = (self._split(x) for x in (q, k, v))  # (N, heads, L or S, head_dim)
-
-        causal = is_causal and key_padding_mask is None and not need_weights
-        mask = None if causal else self._mask(attn_mask, key_padding_mask, q, extra)
         dropout = self.dropout if self.training else 0.0
         if rngs is None and 0 < dropout < 1:
             rngs = ambient("dropout", self.rngs, self._who())
-        weights = None
-        if need_weights:
-            scores = (q * math.sqrt(1 / self.head_dim)) @ k.swapaxes(-2, -1)
-            if mask is not None:
-                scores = scores + _as_floats(mask, scores.dtype)
-            weights = F.dropout(F.softmax(scores, -1), dropout, rngs=rngs)
-            y = weights @ v
-        else:
-            if mask is not None and mask.dtype == bool:
-                mask = ~mask  # there, True takes part
-            y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, rngs=rngs)
-        y = y.swapaxes(1, 2)  # (N, L, heads, head_dim)
-        y = self.out_proj(y.reshape(*y.shape[:2], -1))  # (N, L, E)
-
-        if weights is not None and average_attn_weights:
-            weights = weights.mean(1)
-        if not batched:
-            return y[0], None if weights is None else weights[0]
-        return y if self.batch_first else y.swapaxes(0, 1), weights
-
-    def _project(self, q: Array, k: Array, v: Array, is_self: bool) -> tuple[Array, ...]:
-        if self.in_proj_bias is None:
-            biases: Any = (None, None, None)
-        else:
-            biases = jnp.split(self.in_proj_bias.value, 3)
+        weights: Any = (self.in_proj_weight,)
         if self.in_proj_weight is None:
-            weights: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        elif is_self:  # one product is faster than three
-            return tuple(jnp.split(F.linear(q, self.in_proj_weight, self.in_proj_bias), 3, -1))
-        else:
-            weights = jnp.split(self.in_proj_weight.value, 3)
-        return tuple(F.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases, strict=True))
-
-    def _split(self, x: Array) -> Array:
-        x = x.reshape(*x.shape[:2], self.num_heads, self.head_dim)  # (N, S, heads, head_dim)
-        return x.swapaxes(1, 2)
-
-    def _mask(
-        self, attn_mask: Array | None, key_padding_mask: Array | None, q: Array, extra: int
-    ) -> Array | None:
-        """Return both masks in one that broadcasts to ``(N, heads, L, S)``; True leaves out."""
-        n, heads, length = q.shape[:3]
-        masks = []
-        if attn_mask is not None:
-            mask = jnp.asarray(attn_mask)
-            shape = (1, 1) if mask.ndim == 2 else (n, heads)
-            masks.append(mask.reshape(*shape, length, -1))
-        if key_padding_mask is not None:
-            masks.append(jnp.asarray(key_padding_mask).reshape(n, 1, 1, -1))
-        if not masks:
-            return None
-        masks = [jnp.pad(mask, (*((0, 0),) * 3, (0, extra))) for mask in masks]
-        if len(masks) == 1:
-            return masks[0]
-        if all(mask.dtype == bool for mask in masks):
-            return masks[0] | masks[1]
-        return _as_floats(masks[0], q.dtype) + _as_floats(masks[1], q.dtype)
-
-    def _check(self, q: Array, k: Array, v: Array, key_padding_mask: Any, attn_mask: Any) -> bool:
-        """Check all shapes, and return whether there is a batch axis."""
-        who = self._who()
-        sizes = (self.embed_dim, self.kdim, self.vdim)
-        came = f"got query {q.shape}, key {k.shape}, value {v.shape}"
-        if q.ndim not in (2, 3) or q.ndim != k.ndim or q.ndim != v.ndim:
-            raise ValueError(f"{who}: expected three inputs of 3 axes, or all of 2, {came}.")
-        if (q.shape[-1], k.shape[-1], v.shape[-1]) != sizes:
-            raise ValueError(
-                f"{who}: expected query (..., {sizes[0]}), key (..., {sizes[1]}), value "
-                f"(..., {sizes[2]}), {came}."
-            )
-        batched = q.ndim == 3
-        axis = 0 if self.batch_first else 1
-        if k.shape[:-1] != v.shape[:-1] or (batched and q.shape[axis] != k.shape[axis]):
-            raise ValueError(f"{who}: expected inputs of one batch and length, {came}.")
-        n = q.shape[axis] if batched else 1
-        length, size = (x.shape[(1 - axis) if batched else 0] for x in (q, k))
-        allowed = [(length, size), (n * self.num_heads, length, size)]
-        _check_mask(who, "attn_mask", attn_mask, allowed)
-        _check_mask(who, "key_padding_mask", key_padding_mask, [(n, size) if batched else (size,)])
-        return batched
+            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return multi_head_attention(
+            query,
+            key,
+            value,
+            self.num_heads,
+            weights,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+            batch_first=self.batch_first,
+            rngs=rngs,
+        )
 
     def reset_parameters(self, *, rngs: Rngs) -> None:
         """Draw the weights anew, and set the biases to zero.
@@ -306,22 +227,3 @@ def _extra(rngs: Rngs, embed_dim: int, dtype: Any, device: Any) -> Parameter:
     kind = as_dtype(dtype)
     array = jax.random.normal(rngs.next("params"), (1, 1, embed_dim), kind)
     return Parameter.own(place(array * jnp.asarray(std, kind), device))
-
-
-def _as_floats(mask: Array, dtype: Any) -> Array:
-    """Return what to add to scores: for True, minus infinity."""
-    if mask.dtype == bool:
-        return jnp.where(mask, jnp.asarray(-jnp.inf, dtype), jnp.zeros((), dtype))
-    return mask.astype(dtype)
-
-
-def _check_mask(who: str, argument: str, mask: Any, shapes: list[tuple[int, ...]]) -> None:
-    if mask is None:
-        return
-    if jnp.shape(mask) not in shapes:
-        raise ValueError(
-            f"{who}: expected {argument} {' or '.join(map(str, shapes))}, got {jnp.shape(mask)}."
-        )
-    dtype = jnp.asarray(mask).dtype
-    if not jnp.issubdtype(dtype, jnp.bool_) and not jnp.issubdtype(dtype, jnp.floating):
-        raise TypeError(f"{who}: expected {argument} of bool or floats, got {dtype}.")

@@ -28,7 +28,10 @@ from jaxsaw.nn.functional.activation import (
     tanhshrink,
     threshold,
 )
-from jaxsaw.nn.functional.attention import scaled_dot_product_attention
+from jaxsaw.nn.functional.attention import (
+    multi_head_attention_forward,
+    scaled_dot_product_attention,
+)
 from jaxsaw.nn.functional.conv import conv1d, conv2d, conv3d
 from jaxsaw.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
 from jaxsaw.nn.functional.dropout import (
@@ -39,7 +42,7 @@ from jaxsaw.nn.functional.dropout import (
     dropout3d,
     feature_alpha_dropout,
 )
-from jaxsaw.nn.functional.embedding import embedding, one_hot
+from jaxsaw.nn.functional.embedding import embedding, embedding_bag, one_hot
 from jaxsaw.nn.functional.linear import bilinear, linear
 from jaxsaw.nn.functional.loss import (
     binary_cross_entropy,
@@ -89,6 +92,7 @@ __all__ = [
     "dropout3d",
     "elu",
     "embedding",
+    "embedding_bag",
     "feature_alpha_dropout",
     "fold",
     "gelu",
@@ -110,6 +114,7 @@ __all__ = [
     "max_pool2d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "nll_loss",
     "normalize",
     "one_hot",

@@ -1,13 +1,19 @@
-"""Scaled dot-product attention."""
+"""Scaled dot-product attention, and attention in several heads."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxsaw.nn.functional._common import ArrayLike, Streams, accumulator, floating, same_dtype
+from jaxsaw.nn.functional.activation import softmax
 from jaxsaw.nn.functional.dropout import dropout
+from jaxsaw.nn.functional.linear import linear
 
 
 def scaled_dot_product_attention(
@@ -91,6 +97,355 @@ def scaled_dot_product_attention(
             k, v = (jnp.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))
         y = _attention(q, k, v, mask, dropout_p, is_causal, scale, rngs)
     return y if dead is None else jnp.where(dead, 0, y)
+
+
+def multi_head_attention_forward(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: ArrayLike | None,
+    in_proj_bias: ArrayLike | None,
+    bias_k: ArrayLike | None,
+    bias_v: ArrayLike | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: ArrayLike,
+    out_proj_bias: ArrayLike | None,
+    training: bool = True,
+    key_padding_mask: ArrayLike | None = None,
+    need_weights: bool = True,
+    attn_mask: ArrayLike | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: ArrayLike | None = None,
+    k_proj_weight: ArrayLike | None = None,
+    v_proj_weight: ArrayLike | None = None,
+    static_k: ArrayLike | None = None,
+    static_v: ArrayLike | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+    *,
+    rngs: Streams | None = None,
+) -> tuple[Array, Array | None]:
+    """Let each query take a weighted mean of the values, in several heads with own projections.
+
+    Args:
+        query: ``(L, N, E)`` or ``(L, E)``.
+        key: ``(S, N, kdim)`` or ``(S, kdim)``.
+        value: ``(S, N, vdim)`` or ``(S, vdim)``.
+        embed_dim_to_check: ``E``.
+        num_heads: Number of heads, which must divide ``E``.
+        in_proj_weight: ``(3 * E, E)``: the projections of queries, keys and values.
+        in_proj_bias: ``(3 * E,)``.
+        bias_k: ``(1, 1, E)``: a key that is added to the sequences of keys.
+        bias_v: ``(1, 1, E)``: its value.
+        add_zero_attn: Add a key and value of zeros to the sequences.
+        dropout_p: Probability that an attention weight is dropped in training.
+        out_proj_weight: ``(E, E)``.
+        out_proj_bias: ``(E,)``.
+        training: False drops nothing.
+        key_padding_mask: ``(N, S)`` or ``(S,)``. True leaves a key out; floats are added to its
+            scores.
+        need_weights: Return the attention weights too. Without, it may be faster.
+        attn_mask: ``(L, S)`` or ``(N * heads, L, S)``. True leaves a key out for a query; floats
+            are added to the scores.
+        use_separate_proj_weight: Use the next three instead of ``in_proj_weight``.
+        q_proj_weight: ``(E, E)``.
+        k_proj_weight: ``(E, kdim)``.
+        v_proj_weight: ``(E, vdim)``.
+        static_k: ``(N * heads, S, E / heads)``: used instead of projected keys.
+        static_v: The same of values.
+        average_attn_weights: Return the mean of the weights over heads.
+        is_causal: Says that ``attn_mask`` is the causal mask, which may be faster.
+        rngs: Where the stream ``dropout`` comes from; the ambient one if None.
+
+    Returns:
+        The output, like the query, and the weights, ``(N, L, S)``, or ``(N, heads, L, S)`` if they
+        aren't averaged, both without ``N`` if the query has no batch axis; or None for the weights.
+
+    Raises:
+        ValueError: If shapes don't fit, or ``is_causal`` comes without ``attn_mask``.
+        TypeError: If a mask is neither of booleans nor of floats.
+
+    Source: ``torch.nn.functional.multi_head_attention_forward``; Vaswani et al., 2017.
+
+    Example:
+        >>> x, w = jnp.ones((5, 2, 4)), jnp.ones((4, 4))
+        >>> w_in = jnp.ones((12, 4))
+        >>> y, weights = multi_head_attention_forward(
+        ...     x, x, x, 4, 2, w_in, None, None, None, False, 0.0, w, None
+        ... )
+        >>> y.shape, weights.shape
+        ((5, 2, 4), (2, 5, 5))
+    """
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    weights = separate if use_separate_proj_weight else (in_proj_weight,)
+    if any(w is None for w in weights):
+        names = "q_, k_ and v_proj_weight" if use_separate_proj_weight else "in_proj_weight"
+        raise ValueError(f"{_MHA}: expected {names}, got None.")
+    shape = query.shape  # type: ignore[union-attr]
+    if shape[-1:] != (embed_dim_to_check,):
+        raise ValueError(f"{_MHA}: expected query (..., {embed_dim_to_check}), got {shape}.")
+    return multi_head_attention(
+        query,
+        key,
+        value,
+        num_heads,
+        weights,  # type: ignore[arg-type]
+        in_proj_bias,
+        bias_k,
+        bias_v,
+        add_zero_attn,
+        dropout_p if training else 0.0,
+        out_proj_weight,
+        out_proj_bias,
+        key_padding_mask=key_padding_mask,
+        need_weights=need_weights,
+        attn_mask=attn_mask,
+        static_k=static_k,
+        static_v=static_v,
+        average_attn_weights=average_attn_weights,
+        is_causal=is_causal,
+        rngs=rngs,
+    )
+
+
+def multi_head_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    num_heads: int,
+    weights: Sequence[ArrayLike],
+    bias: ArrayLike | None,
+    bias_k: ArrayLike | None,
+    bias_v: ArrayLike | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_weight: ArrayLike,
+    out_bias: ArrayLike | None,
+    *,
+    key_padding_mask: ArrayLike | None = None,
+    need_weights: bool = True,
+    attn_mask: ArrayLike | None = None,
+    static_k: ArrayLike | None = None,
+    static_v: ArrayLike | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+    batch_first: bool = False,
+    rngs: Streams | None = None,
+) -> tuple[Array, Array | None]:
+    """Do what :func:`multi_head_attention_forward` does, in either layout.
+
+    Args:
+        query: ``(L, N, E)``, or ``(N, L, E)`` with ``batch_first``, or ``(L, E)``.
+        key: ``(S, N, kdim)``, or ``(N, S, kdim)``, or ``(S, kdim)``.
+        value: ``(S, N, vdim)``, or ``(N, S, vdim)``, or ``(S, vdim)``.
+        num_heads: Number of heads.
+        weights: One of the three projections together, or three.
+        bias: ``(3 * E,)``, or None.
+        bias_k: ``(1, 1, E)``, or None.
+        bias_v: ``(1, 1, E)``, or None.
+        add_zero_attn: Add a key and value of zeros.
+        dropout_p: Probability that an attention weight is dropped.
+        out_weight: ``(E, E)``.
+        out_bias: ``(E,)``, or None.
+        key_padding_mask: ``(N, S)`` or ``(S,)``.
+        need_weights: Return the attention weights too.
+        attn_mask: ``(L, S)`` or ``(N * heads, L, S)``.
+        static_k: ``(N * heads, S, E / heads)``, instead of projected keys.
+        static_v: The same of values.
+        average_attn_weights: Return the mean of the weights over heads.
+        is_causal: Says that ``attn_mask`` is the causal mask.
+        batch_first: Whether the batch axis comes first.
+        rngs: Where the stream ``dropout`` comes from.
+
+    Returns:
+        The output, and the weights or None.
+
+    Example:
+        >>> x, w = jnp.ones((2, 5, 4)), jnp.ones((4, 4))
+        >>> y, _ = multi_head_attention(
+        ...     x, x, x, 2, [w, w, w], None, None, None, False, 0.0, w, None, batch_first=True
+        ... )
+        >>> y.shape
+        (2, 5, 4)
+    """
+    # One array for all three: they are projected together.
+    same = query is key, key is value
+    q = jnp.asarray(query)
+    k = q if same[0] else jnp.asarray(key)
+    v = k if same[1] else jnp.asarray(value)
+    w = [jnp.asarray(x) for x in weights]
+    embed_dim = w[0].shape[0] // (3 if len(w) == 1 else 1)
+    sizes = (embed_dim, w[0].shape[-1], w[0].shape[-1])
+    sizes = sizes if len(w) == 1 else tuple(x.shape[-1] for x in w)  # type: ignore[assignment]
+    _check_heads(embed_dim, num_heads, is_causal, attn_mask)
+    n, length, size = _check_inputs(q, k, v, sizes, batch_first)
+    if (bias_k is None) != (bias_v is None):
+        raise ValueError(f"{_MHA}: expected bias_k and bias_v, or neither.")
+    static = static_k is not None or static_v is not None
+    if static and bias_k is not None:
+        raise ValueError(f"{_MHA}: bias_k and bias_v can't be added to static_k and static_v.")
+    batched = q.ndim == 3
+    if not batched:
+        q, k, v = q[None], k[None], v[None]
+        key_padding_mask = None if key_padding_mask is None else jnp.asarray(key_padding_mask)[None]
+    elif not batch_first:
+        q, k, v = q.swapaxes(0, 1), k.swapaxes(0, 1), v.swapaxes(0, 1)  # (N, L or S, E)
+    q, k, v = _project(q, k, v, w, None if bias is None else jnp.asarray(bias), same)
+
+    extra = 0  # keys that no mask knows of
+    if bias_k is not None and bias_v is not None:
+        extra += 1
+        k = jnp.concatenate([k, jnp.tile(jnp.asarray(bias_k), (n, 1, 1))], 1)
+        v = jnp.concatenate([v, jnp.tile(jnp.asarray(bias_v), (n, 1, 1))], 1)
+    q, k, v = (_split(x, num_heads) for x in (q, k, v))  # (N, heads, L or S, head_dim)
+    if static_k is not None:
+        k = _static("static_k", static_k, q)
+    if static_v is not None:
+        v = _static("static_v", static_v, q)
+    size = k.shape[2] - extra
+    if add_zero_attn:
+        extra += 1
+        k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, 1), (0, 0))) for x in (k, v))
+    allowed = [(length, size), (n * num_heads, length, size)]
+    _check_mask("attn_mask", attn_mask, allowed)
+    _check_mask("key_padding_mask", key_padding_mask, [(n, size)], batched)
+
+    causal = is_causal and key_padding_mask is None and not need_weights
+    mask = None if causal else _merged(attn_mask, key_padding_mask, q, extra)
+    found = None
+    if need_weights:
+        scores = (q * math.sqrt(1 / q.shape[-1])) @ k.swapaxes(-2, -1)  # (N, heads, L, S)
+        if mask is not None:
+            scores = scores + _as_floats(mask, scores.dtype)
+        found = dropout(softmax(scores, -1), dropout_p, rngs=rngs)
+        y = found @ v
+    else:
+        if mask is not None and mask.dtype == bool:
+            mask = ~mask  # there, True takes part
+        y = scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, rngs=rngs)
+    y = y.swapaxes(1, 2)  # (N, L, heads, head_dim)
+    y = linear(y.reshape(n, length, -1), out_weight, out_bias)  # (N, L, E)
+
+    if found is not None and average_attn_weights:
+        found = found.mean(1)
+    if not batched:
+        return y[0], None if found is None else found[0]
+    return y if batch_first else y.swapaxes(0, 1), found
+
+
+_MHA = "multi_head_attention_forward"
+
+
+def _project(
+    q: Array,
+    k: Array,
+    v: Array,
+    weights: Sequence[Array],
+    bias: Array | None,
+    same: tuple[bool, bool],
+) -> tuple[Array, ...]:
+    """Return the projections: one product where one array is all three, two where it is two."""
+    if len(weights) == 1 and all(same):
+        return tuple(jnp.split(linear(q, weights[0], bias), 3, -1))
+    biases: Sequence[Any] = (None,) * 3 if bias is None else jnp.split(bias, 3)
+    if len(weights) == 1 and same[1]:
+        w_q, w_kv = jnp.split(weights[0], [weights[0].shape[0] // 3])
+        b_kv = None if bias is None else bias[w_q.shape[0] :]
+        return linear(q, w_q, biases[0]), *jnp.split(linear(k, w_kv, b_kv), 2, -1)
+    each = jnp.split(weights[0], 3) if len(weights) == 1 else weights
+    return tuple(linear(x, w, b) for x, w, b in zip((q, k, v), each, biases, strict=True))
+
+
+def _split(x: Array, heads: int) -> Array:
+    return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)  # (N, heads, S, head_dim)
+
+
+def _static(argument: str, given: ArrayLike, q: Array) -> Array:
+    """Return keys or values that need no projection, ``(N, heads, S, head_dim)``."""
+    x, (n, heads, _, depth) = jnp.asarray(given), q.shape
+    if x.ndim != 3 or (x.shape[0], x.shape[2]) != (n * heads, depth):
+        raise ValueError(f"{_MHA}: expected {argument} ({n * heads}, S, {depth}), got {x.shape}.")
+    return x.reshape(n, heads, -1, depth)
+
+
+def _merged(
+    attn_mask: ArrayLike | None, key_padding_mask: ArrayLike | None, q: Array, extra: int
+) -> Array | None:
+    """Return both masks in one that broadcasts to ``(N, heads, L, S)``; True leaves out."""
+    n, heads, length = q.shape[:3]
+    masks = []
+    if attn_mask is not None:
+        mask = jnp.asarray(attn_mask)
+        shape = (1, 1) if mask.ndim == 2 else (n, heads)
+        masks.append(mask.reshape(*shape, length, -1))
+    if key_padding_mask is not None:
+        masks.append(jnp.asarray(key_padding_mask).reshape(n, 1, 1, -1))
+    if not masks:
+        return None
+    masks = [jnp.pad(mask, (*((0, 0),) * 3, (0, extra))) for mask in masks]
+    if len(masks) == 1:
+        return masks[0]
+    if all(mask.dtype == bool for mask in masks):
+        return masks[0] | masks[1]
+    return _as_floats(masks[0], q.dtype) + _as_floats(masks[1], q.dtype)
+
+
+def _as_floats(mask: Array, dtype: Any) -> Array:
+    """Return what to add to scores: for True, minus infinity."""
+    if mask.dtype == bool:
+        return jnp.where(mask, jnp.asarray(-jnp.inf, dtype), jnp.zeros((), dtype))
+    return mask.astype(dtype)
+
+
+def _check_heads(
+    embed_dim: int, num_heads: int, is_causal: bool, attn_mask: ArrayLike | None
+) -> None:
+    if embed_dim % num_heads:
+        raise ValueError(
+            f"{_MHA}: expected an embedding that num_heads={num_heads} divides, got {embed_dim}."
+        )
+    if is_causal and attn_mask is None:
+        raise ValueError(f"{_MHA}: is_causal=True needs attn_mask=, the causal mask.")
+
+
+def _check_inputs(
+    q: Array, k: Array, v: Array, sizes: tuple[int, int, int], batch_first: bool
+) -> tuple[int, int, int]:
+    """Check the shapes, and return batch size, number of queries and number of keys."""
+    came = f"got query {q.shape}, key {k.shape}, value {v.shape}"
+    if q.ndim not in (2, 3) or q.ndim != k.ndim or q.ndim != v.ndim:
+        raise ValueError(f"{_MHA}: expected three inputs of 3 axes, or all of 2, {came}.")
+    if (q.shape[-1], k.shape[-1], v.shape[-1]) != sizes:
+        raise ValueError(
+            f"{_MHA}: expected query (..., {sizes[0]}), key (..., {sizes[1]}), value "
+            f"(..., {sizes[2]}), {came}."
+        )
+    batched = q.ndim == 3
+    axis = 0 if batch_first else 1
+    if k.shape[:-1] != v.shape[:-1] or (batched and q.shape[axis] != k.shape[axis]):
+        raise ValueError(f"{_MHA}: expected inputs of one batch and length, {came}.")
+    n = q.shape[axis] if batched else 1
+    length, size = (x.shape[(1 - axis) if batched else 0] for x in (q, k))
+    return n, length, size
+
+
+def _check_mask(
+    argument: str, mask: Any, shapes: list[tuple[int, ...]], batched: bool = True
+) -> None:
+    if mask is None:
+        return
+    if jnp.shape(mask) not in shapes:
+        skip = 0 if batched else 1  # the axis that was added
+        wanted, came = [shape[skip:] for shape in shapes], jnp.shape(mask)[skip:]
+        raise ValueError(
+            f"{_MHA}: expected {argument} {' or '.join(map(str, wanted))}, got {came}."
+        )
+    dtype = jnp.asarray(mask).dtype
+    if not jnp.issubdtype(dtype, jnp.bool_) and not jnp.issubdtype(dtype, jnp.floating):
+        raise TypeError(f"{_MHA}: expected {argument} of bool or floats, got {dtype}.")
 
 
 def _jax_attention(

@@ -1,5 +1,6 @@
 """Rows of a table by their index, and one-hot vectors."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -11,6 +12,7 @@ from jaxsaw.nn.functional._common import (
     integers,
     is_box,
     is_concrete,
+    same_dtype,
 )
 
 
@@ -49,15 +51,166 @@ def embedding(
         >>> embedding(jnp.array([0, 2]), jnp.array([[1.0], [2.0], [3.0]])).tolist()
         [[1.0], [3.0]]
     """
-    index, table = integers("embedding", input), floating("embedding", weight, "weight")
+    index = integers("embedding", input)
+    return _rows("embedding", index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+
+
+def embedding_bag(
+    input: ArrayLike,
+    weight: ArrayLike,
+    offsets: ArrayLike | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: ArrayLike | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Array:
+    """Look up rows of ``weight``, and return the sum, mean or maximum of each bag of them.
+
+    An empty bag gives zeros.
+
+    Args:
+        input: Indices: ``(B, n)``, ``B`` bags of ``n``; or ``(n,)``, bags one after the other.
+        weight: The table, ``(num_embeddings, embedding_dim)``.
+        offsets: ``(B,)``: where each bag of an input ``(n,)`` starts; the first one at 0.
+        max_norm: Rows that are looked up and longer than this are shortened to it. If ``weight`` is
+            a Variable, the shortened rows are written to it.
+        norm_type: Which p-norm ``max_norm`` means.
+        scale_grad_by_freq: Divide a row's gradient by how often it occurs in ``input``.
+        mode: ``"sum"``, ``"mean"`` or ``"max"``.
+        sparse: Accepted and ignored: gradients are dense arrays.
+        per_sample_weights: With ``"sum"``, what to multiply each row with, like ``input``.
+        include_last_offset: Whether ``offsets`` ends with one more: where the last bag ends.
+        padding_idx: An index that isn't counted among its bag.
+
+    Returns:
+        ``(B, embedding_dim)``. While tracing, when indices can't be looked at, a bag with an index
+        out of range is NaN.
+
+    Raises:
+        ValueError: If shapes or options don't fit, or an index, offset or ``padding_idx`` is out of
+            range.
+        TypeError: If the indices aren't integers.
+
+    Source: ``torch.nn.functional.embedding_bag``.
+
+    Example:
+        >>> table = jnp.array([[1.0], [2.0], [4.0]])
+        >>> embedding_bag(jnp.array([0, 2, 1]), table, jnp.array([0, 2]), mode="sum").tolist()
+        [[5.0], [2.0]]
+    """
+    name = "embedding_bag"
+    index = integers(name, input)
+    starts = None if offsets is None else integers(name, offsets, "offsets")
+    factors = None
+    if per_sample_weights is not None:
+        factors = floating(name, per_sample_weights, "per_sample_weights")
+    _check_bags(index, starts, mode, scale_grad_by_freq, factors)
+    ids, bags = None, index.shape[0]  # of the bag that each index belongs to
+    if starts is not None:
+        _check_offsets(starts, index.shape[0], include_last_offset)
+        places = jnp.arange(index.shape[0], dtype=starts.dtype)
+        ids = jnp.searchsorted(starts, places, side="right") - 1
+        bags = starts.shape[0] - bool(include_last_offset)
+
+    rows = _rows(name, index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    counted = jnp.ones((*index.shape, 1), bool)
+    if padding_idx is not None:
+        counted = (index != padding_idx % weight.shape[0])[..., None]  # type: ignore[union-attr,index]
+    if mode == "max":
+        return _largest(rows, counted, ids, bags)
+    if factors is not None:
+        same_dtype(name, weight=rows, per_sample_weights=factors)
+        rows = rows * factors[..., None]
+    total = _total(jnp.where(counted, rows, 0), ids, bags)
+    if mode == "sum":
+        return total
+    return total / jnp.maximum(_total(counted.astype(rows.dtype), ids, bags), 1)
+
+
+def _total(x: Array, ids: Array | None, bags: int) -> Array:
+    """Add up what belongs to each bag: ``(B, n, D)``, or ``(n, D)`` with ids, to ``(B, D)``."""
+    return x.sum(1) if ids is None else jax.ops.segment_sum(x, ids, bags)
+
+
+def _largest(rows: Array, counted: Array, ids: Array | None, bags: int) -> Array:
+    """Return the maximum of each bag, whose gradient goes to the first row that has it."""
+    if ids is None:
+        ids = jnp.repeat(jnp.arange(bags), rows.shape[1], total_repeat_length=counted.size)
+        rows, counted = (x.reshape(-1, x.shape[-1]) for x in (rows, counted))
+    n = rows.shape[0]
+    values = lax.stop_gradient(jnp.where(counted, rows, -jnp.inf))  # (n, D)
+    best = jax.ops.segment_max(values, ids, bags)  # (B, D)
+    places = jnp.arange(n)[:, None]
+    hits = jnp.where(counted & (values == best[ids]), places, n)
+    first = jax.ops.segment_min(hits, ids, bags)  # (B, D)
+    found = jnp.take_along_axis(rows, jnp.minimum(first, max(n - 1, 0)), 0) if n else best
+    return jnp.where(first < n, found, 0)
+
+
+def _check_bags(
+    index: Array,
+    offsets: Array | None,
+    mode: str,
+    scale_grad_by_freq: bool,
+    factors: Array | None,
+) -> None:
+    name = "embedding_bag"
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"{name}: expected mode 'sum', 'mean' or 'max', got {mode!r}.")
+    if index.ndim not in (1, 2):
+        raise ValueError(f"{name}: expected input (B, n) or (n,), got {index.shape}.")
+    if (offsets is None) != (index.ndim == 2):
+        raise ValueError(
+            f"{name}: expected offsets for an input (n,), and None for (B, n), got input "
+            f"{index.shape} and offsets {None if offsets is None else offsets.shape}."
+        )
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError(f"{name}: scale_grad_by_freq has no meaning with mode='max'.")
+    if factors is not None:
+        if mode != "sum":
+            raise ValueError(f"{name}: per_sample_weights needs mode='sum', got {mode!r}.")
+        if factors.shape != index.shape:
+            raise ValueError(
+                f"{name}: expected per_sample_weights {index.shape}, got {factors.shape}."
+            )
+
+
+def _check_offsets(starts: Array, size: int, include_last: bool) -> None:
+    if starts.ndim != 1 or starts.shape[0] < include_last:
+        raise ValueError(f"embedding_bag: expected offsets (B,), got {starts.shape}.")
+    if not is_concrete(starts) or starts.size == 0:
+        return
+    values = np.asarray(starts)
+    if values[0] != 0 or values[-1] > size or (np.diff(values) < 0).any():
+        raise ValueError(
+            f"embedding_bag: expected offsets that start at 0, don't fall and end at {size} at "
+            f"most, got {values.tolist()}."
+        )
+
+
+def _rows(
+    name: str,
+    index: Array,
+    weight: ArrayLike,
+    padding_idx: int | None,
+    max_norm: float | None,
+    norm_type: float,
+    scale_grad_by_freq: bool,
+) -> Array:
+    """Look up rows, ``(*index.shape, embedding_dim)``."""
+    table = floating(name, weight, "weight")
     if table.ndim != 2:
-        raise ValueError(f"embedding: expected weight (num_embeddings, dim), got {table.shape}.")
+        raise ValueError(f"{name}: expected weight (num_embeddings, dim), got {table.shape}.")
     rows = table.shape[0]
-    _check_range("embedding", "indices", index, rows)
+    _check_range(name, "indices", index, rows)
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise ValueError(
-                f"embedding: expected padding_idx in [{-rows}, {rows - 1}], got {padding_idx}."
+                f"{name}: expected padding_idx in [{-rows}, {rows - 1}], got {padding_idx}."
             )
         padding_idx %= rows
     if max_norm is not None:

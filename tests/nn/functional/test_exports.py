@@ -13,6 +13,7 @@ DRAW = {
     "dropout3d",
     "alpha_dropout",
     "feature_alpha_dropout",
+    "multi_head_attention_forward",
     "scaled_dot_product_attention",
 }
 
