@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax._src import array, core, dtypes, mesh, pjit
+from jax._src import api_util, array, core, dtypes, mesh, pjit
 from jax._src import config as _config
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.sharding_impls import UNSPECIFIED
@@ -41,6 +41,7 @@ disable_jit = _config.disable_jit
 enable_x64 = _config.enable_x64
 trace_key = _config.trace_context
 
+_InternalFloatingPointError = getattr(api_util, "InternalFloatingPointError", ())
 jit_p = getattr(pjit, "jit_p", None) or pjit.pjit_p
 
 
@@ -109,7 +110,10 @@ def call_jaxpr(closed: Any, args: Sequence[Any], name: str) -> list[Any]:
 
 def eval_jaxpr(closed: Any, args: Sequence[Any]) -> list[Any]:
     """Run ``closed`` on ``args``, one operation after the other."""
-    return core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    try:
+        return core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    except _InternalFloatingPointError as error:  # of a jit inside, under debug_nans
+        raise FloatingPointError(f"invalid value ({error.args[-1]}) in {error.args[0]}") from None
 
 
 copy_p = core.Primitive("copy_box")

@@ -292,7 +292,7 @@ def _warn_of_equal_seeds(streams: dict[str, Any]) -> None:
 def _zero_beside(key: Variable) -> Variable:
     """Return a count of zero that exists outside of all scopes, also when asked for in one.
 
-    Where ``key`` has a value for each lane of a ``js.vmap``, the count has one too.
+    Where ``key`` has a value for each of many slices, the count has one too.
     """
     around = scopes.around()
     outermost = [scope.values[key] for scope in around if key in scope.created]
@@ -300,8 +300,8 @@ def _zero_beside(key: Variable) -> Variable:
     box = Variable.__new__(Variable)
     with jax.ensure_compile_time_eval():
         box._settle(jnp.zeros(array.shape, jnp.uint32))
-        for scope in around:
-            if scope.lanes is not None and key in scope.lanes.own:
-                scope.lanes.own[box] = scope.lanes.own[key]
-                scope.values[box] = jnp.zeros(scope.values[key].shape, jnp.uint32)
+    for scope in reversed(around):
+        if scope.lanes is not None and key in scope.lanes.own:
+            scope.lanes.own[box] = scope.lanes.own[key]
+            scope.slice(box)
     return box

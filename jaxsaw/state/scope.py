@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from jaxsaw import _jax
 from jaxsaw.state import pack
 
@@ -33,6 +35,12 @@ active = _Active()
 
 def current() -> Scope | None:
     """Return the innermost scope of this thread."""
+    return active.scope
+
+
+def innermost() -> Scope:
+    """Return the innermost scope of this thread, where there is one for sure."""
+    assert active.scope is not None
     return active.scope
 
 
@@ -60,17 +68,18 @@ def transaction() -> Iterator[Scope]:
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """What a scope has in which a function runs for many lanes at once, in ``js.vmap``.
+    """What a scope has whose code is for one of many slices, in ``js.vmap`` or ``js.scan``.
 
     Attributes:
-        own: The boxes that have a value for each lane, and its axis; the lanes share all others.
-        randomness: What a draw from a shared stream means: "error", "same" or "different".
-        index: The number of the lane, traced.
+        own: The boxes that have a value for each slice, and its axis; all others are shared.
+        index: The number of the slice, traced.
+        randomness: Under ``js.vmap``, what a draw from a shared stream means: "error", "same" or
+            "different".
     """
 
     own: dict[Variable, int]
-    randomness: str
     index: Any
+    randomness: str | None = None
 
 
 @dataclass(eq=False)
@@ -98,7 +107,7 @@ class Scope:
         created: The boxes that were made here.
         growth: What the library added to existing objects, here or in a scope inside of this
             one that has ended well (see :meth:`grew`).
-        lanes: Set where the code inside runs for many lanes at once.
+        lanes: Set where the code inside is for one of many slices.
         serials: The numbers that mark objects made here, or in a scope that was committed here.
         trace: The JAX trace that was current when the scope was entered. Only there may boxes
             be written: a value from an inner, raw transform would leak.
@@ -182,6 +191,14 @@ class Scope:
         self.values[box] = value
         self.written[box] = None
 
+    def slice(self, box: Variable) -> None:
+        """Read the slice of a box that is in :attr:`Lanes.own`, but came without a value."""
+        assert self.lanes is not None
+        axis, index = self.lanes.own[box], self.lanes.index
+        whole = box._read() if self.parent is None else self.parent.read(box)
+        with _jax.set_current_trace(self.trace):
+            self.values[box] = jax.lax.dynamic_index_in_dim(whole, index, axis, keepdims=False)
+
     def grew(self, node: Any, what: Any, undo: Callable[[], None]) -> None:
         """Record that the library added a box, which isn't new to the trace, to an object.
 
@@ -248,8 +265,9 @@ def lanes_sharing(box: Variable) -> list[Lanes]:
     for scope in around():
         if box in scope.created:
             break
-        if scope.lanes is not None and box not in scope.lanes.own:
-            found.append(scope.lanes)
+        lanes = scope.lanes
+        if lanes is not None and lanes.randomness is not None and box not in lanes.own:
+            found.append(lanes)
     return found[::-1]
 
 

@@ -185,19 +185,33 @@ class Variable(Node, _jax.ArrayBase):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._concrete(bool))
 
     def __int__(self) -> int:
-        return int(self.value)
+        return int(self._concrete(int))
 
     def __float__(self) -> float:
-        return float(self.value)
+        return float(self._concrete(float))
 
     def __complex__(self) -> complex:
-        return complex(self.value)
+        return complex(self._concrete(complex))
 
     def __index__(self) -> int:
-        return operator.index(self.value)
+        return operator.index(self._concrete(int))
+
+    def _concrete(self, kind: type) -> Any:
+        """Return the array, if it is known now."""
+        value = self.value
+        if isinstance(value, _jax.Tracer):
+            try:
+                return kind(value)
+            except jax.errors.ConcretizationTypeError as error:
+                raise TypeError(
+                    f"{self.path} has no Python value ({kind.__name__}) inside a traced function, "
+                    "which runs before the numbers are known. Choose with jnp.where or js.cond, "
+                    "loop with js.while_loop, or keep it as a plain attribute, which is static."
+                ) from error
+        return value
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else str(self)

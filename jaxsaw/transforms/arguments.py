@@ -21,7 +21,7 @@ def is_node(leaf: Any) -> bool:
 
 def is_special(leaf: Any) -> bool:
     """Return whether a leaf of the arguments is state, or remembers some."""
-    return isinstance(leaf, Node) or type(leaf) is Grads
+    return isinstance(leaf, Node) or (type(leaf) is Grads and leaf.is_flat)
 
 
 class Flat:

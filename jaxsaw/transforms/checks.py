@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from jaxsaw.state import scope as scopes
 from jaxsaw.transforms.arguments import Flat
 from jaxsaw.transforms.program import Recorded
@@ -47,7 +49,7 @@ def checkify(fn: Callable[..., Any], errors: Any = None) -> Callable[..., tuple[
         recorded = Recorded(body, flat.nodes)
         with scopes.transaction():
             checked = checks.checkify(recorded, errors or checks.user_checks)
-            error, results = checked(flat.arrays)
+            error, results = checked([jnp.asarray(array) for array in flat.arrays])
             return error, recorded.commit(*results)
 
     return wrapped

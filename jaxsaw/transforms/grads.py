@@ -70,6 +70,11 @@ class Grads(Mapping[str, Any]):
             raise ReferenceError(f"The Parameter {name!r} of these gradients no longer exists.")
         return boxes  # type: ignore[return-value]
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether there is one array for each name; a Hessian, for example, has a Grads."""
+        return not any(isinstance(x, Grads | tuple | list | dict) for x in self.arrays)
+
     def only(self, parameters: Any) -> Grads:
         """Return the part for some Parameters.
 

@@ -15,12 +15,11 @@ import jax.numpy as jnp
 
 from jaxsaw import _jax
 from jaxsaw.state import scope as scopes
-from jaxsaw.state.graph import boxes_of
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable, write
 from jaxsaw.transforms.arguments import Flat, name_of
 from jaxsaw.transforms.program import Program, World, same_type, shown
-from jaxsaw.transforms.stack import axes_of
+from jaxsaw.transforms.stack import axes_of, stacked_boxes
 from jaxsaw.transforms.vmap import build_stacked
 
 
@@ -68,14 +67,19 @@ def scan(
         carry, slices = _Carry("js.scan", f, init), Flat(xs)
         world = World([*carry.flat.nodes, *slices.nodes])
         stacked = _stacked_boxes(slices)
-        parts = [*map(jnp.asarray, slices.arrays), *(box.value for box in stacked)]
         n, m = _length(length, slices, stacked), len(slices.arrays)
+        parts = [*map(jnp.asarray, slices.arrays), *(box.value for box in stacked)]
+        parts += [jnp.arange(n)] if stacked else []
+        own = dict.fromkeys(stacked, 0)
 
         def body(*flat: Any) -> Any:
             arrays, rest = flat[: carry.size], flat[carry.size :]
-            scopes.current().values.update(  # type: ignore[union-attr]
-                zip(stacked, rest[m:], strict=True)
-            )
+            if stacked:
+                scope = scopes.innermost()
+                scope.lanes = scopes.Lanes(own, rest[-1])
+                scope.values.update(zip(stacked, rest[m:], strict=False))
+                for box in own.keys() - scope.values.keys():
+                    scope.slice(box)
             out = f(carry.flat.rebuild(arrays), slices.rebuild(rest[:m]))
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TypeError(f"js.scan: {name_of(f)} must return (carry, y), got {out!r}.")
@@ -83,7 +87,7 @@ def scan(
 
         kinds = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in parts]
         program = carry.settle(lambda arrays: Program(body, [*arrays, *kinds], world))
-        places = {world.number(box): kind for box, kind in zip(stacked, kinds[m:], strict=True)}
+        places = {world.number(box): _row(box) for box in own}
         sliced = [number for number in program.writes if number in places]
         state = _State("js.scan", world, [program], apart=places)
 
@@ -337,7 +341,7 @@ class _State:
         self.numbers = [n for program in programs for n in program.writes if n not in apart]
         for program in programs:
             for number, new in program.types()[0].items():
-                old = apart.get(number) or self.boxes[number].aval
+                old = apart[number] if number in apart else self.boxes[number].aval
                 if not same_type(old, new):
                     raise TypeError(
                         f"{who}: the body writes {shown(new)} to {self.boxes[number].path}, which "
@@ -369,8 +373,13 @@ def _stacked_boxes(slices: Flat) -> list[Variable]:
                 f"js.scan: {node.path} ({type(node).__name__}) in xs is one object and no stack of "
                 "them. Make a stack of several with js.stack, or let the body close over it."
             )
-        boxes.update(dict.fromkeys(boxes_of(node)))
+        boxes.update(dict.fromkeys(stacked_boxes(node)))
     return list(boxes)
+
+
+def _row(box: Variable) -> jax.ShapeDtypeStruct:
+    """Return the type of a slice of a box."""
+    return jax.ShapeDtypeStruct(box.shape[1:], box.dtype)
 
 
 def _length(length: int | None, slices: Flat, stacked: Sequence[Variable]) -> int:

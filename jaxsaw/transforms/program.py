@@ -19,6 +19,7 @@ from jaxsaw.state.graph import boxes_of, clone, graph_of
 from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
+from jaxsaw.transforms.arguments import is_special
 from jaxsaw.transforms.grads import Grads, Names
 
 
@@ -287,7 +288,7 @@ class Output:
         Returns:
             The structure, and the arrays in it.
         """
-        leaves, tree = jax.tree.flatten(value, is_leaf=lambda x: isinstance(x, Node | Grads))
+        leaves, tree = jax.tree.flatten(value, is_leaf=is_special)
         arrays: list[Any] = []
         kinds: list[Any] = []
         done: set[Variable] = set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxsaw.state.graph import clone, graph_of, named_boxes
+from jaxsaw.state.graph import boxes_of, clone, graph_of, named_boxes
 from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
@@ -37,28 +37,7 @@ def stack(objects: Sequence[Any]) -> Any:
         >>> models.weight.shape
         (8, 1, 2)
     """
-    objects = list(objects)
-    if not objects:
-        raise ValueError("js.stack needs at least one object.")
-    flats = [Flat(obj) for obj in objects]
-    first = flats[0]
-    columns: dict[Variable, list[Any]] = {}
-    for i, flat in enumerate(flats):
-        if flat.tree != first.tree:
-            raise ValueError(f"js.stack: object {i} is {flat.tree}, object 0 is {first.tree}.")
-        for one, other in zip(first.leaves, flat.leaves, strict=True):
-            _check_alike(one, other, i)
-            if isinstance(one, Node):
-                pairs = zip(named_boxes(one), named_boxes(other), strict=True)
-                for (_, box), (_, twin) in pairs:
-                    if len(columns.setdefault(box, [])) == i:
-                        columns[box].append(twin.value)
-    memo: dict[int, Any] = {}
-    boxes = {box: jnp.stack(values) for box, values in columns.items()}
-    arrays = [jnp.stack(column) for column in zip(*(f.arrays for f in flats), strict=True)]
-    stacked = clone(first.rebuild(arrays), boxes, memo, exposed=False)
-    mark(Flat(stacked).nodes, 1)
-    return stacked
+    return stack_but(objects, ())
 
 
 def unstack(stacked: Any) -> list[Any]:
@@ -82,20 +61,67 @@ def unstack(stacked: Any) -> list[Any]:
     """
     flat = Flat(stacked)
     boxes: dict[Variable, Any] = {}
+    shared: list[Node] = []
     for node in flat.nodes:
         if isinstance(node, Stateful) and not axes_of(node):
             raise ValueError(f"js.unstack: {node.path} ({type(node).__name__}) isn't a stack.")
-        boxes.update((box, box.value) for _, box in named_boxes(node))
+        boxes.update((box, box.value) for box in stacked_boxes(node))
+        shared += [n for n in _statefuls(node) if not axes_of(n)]
     sizes = {len(array) for array in (*boxes.values(), *flat.arrays)}
     if len(sizes) != 1:
         raise ValueError(f"js.unstack: the arrays have different first axes: {sorted(sizes)}.")
     found = []
     for i in range(sizes.pop()):
         arrays = {box: array[i] for box, array in boxes.items()}
-        one = clone(flat.rebuild([array[i] for array in flat.arrays]), arrays, exposed=False)
-        mark(Flat(one).nodes, -1)
+        memo: dict[int, Any] = {id(node): node for node in shared}
+        one = clone(flat.rebuild([array[i] for array in flat.arrays]), arrays, memo, exposed=False)
+        mark(Flat(one).nodes, -1, shared)
         found.append(one)
     return found
+
+
+def stack_but(objects: Sequence[Any], shared: Iterable[Node]) -> Any:
+    """Return what :func:`stack` does, but with some Statefuls below in it as they are."""
+    objects = list(objects)
+    if not objects:
+        raise ValueError("js.stack needs at least one object.")
+    flats = [Flat(obj) for obj in objects]
+    first = flats[0]
+    shared = list(shared)
+    kept = {box for node in shared for box in boxes_of(node)}
+    columns: dict[Variable, list[Any]] = {}
+    for i, flat in enumerate(flats):
+        if flat.tree != first.tree:
+            raise ValueError(f"js.stack: object {i} is {flat.tree}, object 0 is {first.tree}.")
+        for one, other in zip(first.leaves, flat.leaves, strict=True):
+            _check_alike(one, other, i)
+            if isinstance(one, Node):
+                pairs = zip(boxes_of(one), boxes_of(other), strict=True)
+                for box, twin in pairs:
+                    if box not in kept and len(columns.setdefault(box, [])) == i:
+                        columns[box].append(twin.value)
+    memo: dict[int, Any] = {id(node): node for node in shared}
+    boxes = {box: jnp.stack(values) for box, values in columns.items()}
+    arrays = [jnp.stack(column) for column in zip(*(f.arrays for f in flats), strict=True)]
+    stacked = clone(first.rebuild(arrays), boxes, memo, exposed=False)
+    mark(Flat(stacked).nodes, 1, shared)
+    return stacked
+
+
+def stacked_boxes(node: Node) -> list[Variable]:
+    """Return the boxes of a stack that have its axis: all, but for those it shares with others."""
+    if isinstance(node, Variable):
+        return [node]
+    found: dict[Variable, None] = {}
+    for holder in _statefuls(node):
+        if axes_of(holder):
+            found.update((box, None) for _, box in holder._edges() if isinstance(box, Variable))
+    return list(found)
+
+
+def _statefuls(root: Node) -> list[Stateful]:
+    nodes = (root, *(() if isinstance(root, Variable) else graph_of(root).nodes))
+    return [node for node in nodes if isinstance(node, Stateful)]
 
 
 def axes_of(node: Node) -> int:
@@ -103,13 +129,13 @@ def axes_of(node: Node) -> int:
     return int(node.__dict__.get(_MARK, 0)) if isinstance(node, Stateful) else 0
 
 
-def mark(roots: Iterable[Node], change: int) -> None:
-    """Note that the objects below ``roots`` have more, or fewer, such axes."""
-    marked: set[int] = set()
+def mark(roots: Iterable[Node], change: int, but: Iterable[Node] = ()) -> None:
+    """Note that the objects below ``roots`` have more, or fewer, such axes, but for some."""
+    done = {id(other) for node in but for other in _statefuls(node)}
     for root in roots:
-        for node in (root, *(() if isinstance(root, Variable) else graph_of(root).nodes)):
-            if isinstance(node, Stateful) and id(node) not in marked:
-                marked.add(id(node))
+        for node in _statefuls(root):
+            if id(node) not in done:
+                done.add(id(node))
                 axes = axes_of(node) + change
                 node.__dict__.pop(_MARK, None)
                 if axes:

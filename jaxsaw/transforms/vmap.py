@@ -23,7 +23,7 @@ from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
 from jaxsaw.transforms.arguments import Flat, name_of
 from jaxsaw.transforms.program import Output, World
-from jaxsaw.transforms.stack import axes_of, mark
+from jaxsaw.transforms.stack import axes_of, mark, stacked_boxes
 
 
 def vmap(
@@ -106,11 +106,11 @@ class _Mapped:
                 if axis is not None:
                     sizes[f"argument {name}"] = _size(leaf, axis, f"argument {name}")
                 continue
-            boxes = boxes_of(leaf)
+            boxes = stacked_boxes(leaf)
             if axis is None:
-                shared.update(boxes)
+                shared.update(boxes_of(leaf))
                 continue
-            _check_stack(leaf, boxes, in_axes, args)
+            _check_stack(leaf, in_axes, args)
             for box in boxes:
                 if self.axes.setdefault(box, axis) != axis:
                     raise _conflict(box, self.axes[box], axis)
@@ -135,7 +135,7 @@ class _Mapped:
         found: dict[str, Any] = {}
 
         def body(values: list[Any], arrays: list[Any], index: Any) -> Any:
-            scope.lanes = scopes.Lanes(own, randomness, index)
+            scope.lanes = scopes.Lanes(own, index, randomness)
             scope.values.update(zip(own, values, strict=True))
             with scope:
                 args, kwargs = self.flat.rebuild(arrays)
@@ -216,7 +216,8 @@ def _is_single(leaf: Any) -> bool:
     return isinstance(leaf, Stateful) and not axes_of(leaf)
 
 
-def _check_stack(node: Node, boxes: list[Variable], in_axes: Any, args: tuple[Any, ...]) -> None:
+def _check_stack(node: Node, in_axes: Any, args: tuple[Any, ...]) -> None:
+    boxes = boxes_of(node)
     if not isinstance(node, Stateful) or not boxes:
         return
     taken = sum(
