@@ -10,6 +10,7 @@ from jax import Array
 from jaxsaw.nn import functional as F
 from jaxsaw.nn._factory import full
 from jaxsaw.nn.module import Module
+from jaxsaw.rngs import Rngs, ambient
 
 
 class _InPlace(Module):
@@ -550,105 +551,6 @@ class ReLU6(Hardtanh):
         return "inplace=True" if self.inplace else ""
 
 
-class _AlongAxis(Module):
-    """What the functions share that go along one axis."""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmax(_AlongAxis):
-    """Turn numbers into probabilities: ``y = exp(x) / sum(exp(x))``.
-
-    Args:
-        dim: The axis. None warns and guesses, as in PyTorch: 0 for 0, 1 and 3 dimensions, else 1.
-
-    Shape:
-        - Input: any
-        - Output: the same
-
-    Source: ``torch.nn.Softmax``.
-
-    Example:
-        >>> nn.Softmax(dim=0)(jnp.array([1.0, 1.0])).round(3).tolist()
-        [0.5, 0.5]
-    """
-
-    def forward(self, input: Array) -> Array:
-        return F.softmax(input, self.dim)
-
-
-class LogSoftmax(_AlongAxis):
-    """Logarithm of the softmax: ``y = x - log(sum(exp(x)))``.
-
-    Args:
-        dim: The axis. None warns and guesses, as in PyTorch: 0 for 0, 1 and 3 dimensions, else 1.
-
-    Shape:
-        - Input: any
-        - Output: the same
-
-    Source: ``torch.nn.LogSoftmax``.
-
-    Example:
-        >>> print(nn.LogSoftmax(dim=0)(jnp.array([1.0, 1.0])).round(3))
-        [-0.693 -0.693]
-    """
-
-    def forward(self, input: Array) -> Array:
-        return F.log_softmax(input, self.dim)
-
-
-class Softmin(_AlongAxis):
-    """Softmax of the negative: ``y = exp(-x) / sum(exp(-x))``.
-
-    Args:
-        dim: The axis. None warns and guesses, as in PyTorch: 0 for 0, 1 and 3 dimensions, else 1.
-
-    Shape:
-        - Input: any
-        - Output: the same
-
-    Source: ``torch.nn.Softmin``.
-
-    Example:
-        >>> nn.Softmin(dim=0)(jnp.array([1.0, 1.0])).round(3).tolist()
-        [0.5, 0.5]
-    """
-
-    def forward(self, input: Array) -> Array:
-        return F.softmin(input, self.dim)
-
-
-class Softmax2d(Module):
-    """Turn the channels of each pixel into probabilities.
-
-    Shape:
-        - Input: ``(N, C, H, W)`` or ``(C, H, W)``
-        - Output: the same
-
-    Raises:
-        ValueError: When called, if the input has neither shape.
-
-    Source: ``torch.nn.Softmax2d``.
-
-    Example:
-        >>> nn.Softmax2d()(jnp.zeros((2, 1, 1))).tolist()
-        [[[0.5]], [[0.5]]]
-    """
-
-    def forward(self, input: Array) -> Array:
-        if jnp.ndim(input) not in (3, 4):
-            raise ValueError(
-                f"{self._who()}: expected input (N, C, H, W) or (C, H, W), got {jnp.shape(input)}."
-            )
-        return F.softmax(input, -3)
-
-
 class GLU(Module):
     """Gate one half with the other: ``y = a * sigmoid(b)`` for ``a, b = split(x, 2)``.
 
@@ -721,3 +623,55 @@ class PReLU(Module):
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
+
+
+class RReLU(Module):
+    """ReLU with a random slope on the left: ``y = max(x, 0) + a * min(x, 0)``.
+
+    In training, each element draws its slope from ``uniform(lower, upper)``; in evaluation, it is
+    their mean. Random numbers come from the stream ``dropout`` of ``rngs=`` in the call, else in
+    the call of a module around it, else in the constructor.
+
+    Args:
+        lower: The least slope.
+        upper: The largest slope.
+        inplace: Accepted and ignored.
+        rngs: The streams to draw from where a call has none.
+
+    Shape:
+        - Input: any
+        - Output: the same
+
+    Raises:
+        ValueError: When called, if ``lower`` is above ``upper``.
+        RuntimeError: When called in training mode, if there is nothing to draw from.
+
+    Source: ``torch.nn.RReLU``; Xu et al., 2015.
+
+    Example:
+        >>> nn.RReLU(0.25, 0.75).eval()(jnp.array([-2.0, 0.0, 2.0])).tolist()
+        [-1.0, 0.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        lower: float = 1.0 / 8,
+        upper: float = 1.0 / 3,
+        inplace: bool = False,
+        *,
+        rngs: Rngs | None = None,
+    ) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+        self.rngs = rngs
+
+    def forward(self, input: Array, *, rngs: Rngs | None = None) -> Array:
+        if rngs is None and self.training and self.lower < self.upper:
+            rngs = ambient("dropout", self.rngs, self._who())
+        return F.rrelu(input, self.lower, self.upper, self.training, rngs=rngs)
+
+    def extra_repr(self) -> str:
+        text = f"lower={self.lower}, upper={self.upper}"
+        return f"{text}, inplace=True" if self.inplace else text

@@ -1,58 +1,15 @@
-"""Losses as layers."""
+"""Losses of numbers and of distributions, as layers."""
 
 from __future__ import annotations
 
 from jax import Array
 
 from jaxsaw.nn import functional as F
-from jaxsaw.nn.module import Module
+from jaxsaw.nn._loss import Loss, WeightedLoss
 from jaxsaw.nn.parameter import Buffer
 
 
-class _Loss(Module):
-    """What the losses share.
-
-    Args:
-        size_average: Not supported; use ``reduction``.
-        reduce: Not supported; use ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-    """
-
-    def __init__(
-        self, size_average: None = None, reduce: None = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        if size_average is not None or reduce is not None:
-            raise ValueError(
-                f"{type(self).__name__}: size_average and reduce aren't supported; use reduction=."
-            )
-        self.reduction = reduction
-
-
-class _WeightedLoss(_Loss):
-    """What the losses share that have weights.
-
-    Args:
-        weight: The weights, a buffer.
-        size_average: Not supported; use ``reduction``.
-        reduce: Not supported; use ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-    """
-
-    weight: Buffer | None
-
-    def __init__(
-        self,
-        weight: Array | None = None,
-        size_average: None = None,
-        reduce: None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-
-
-class MSELoss(_Loss):
+class MSELoss(Loss):
     """Mean of squared differences: ``mean((x - y)^2)``.
 
     Args:
@@ -76,7 +33,7 @@ class MSELoss(_Loss):
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
-class L1Loss(_Loss):
+class L1Loss(Loss):
     """Mean of absolute differences: ``mean(abs(x - y))``.
 
     Args:
@@ -100,7 +57,7 @@ class L1Loss(_Loss):
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(Loss):
     """Squared near zero, absolute further out: ``d^2 / (2 beta)`` and ``d - beta / 2``.
 
     Args:
@@ -135,7 +92,7 @@ class SmoothL1Loss(_Loss):
         return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(Loss):
     """Squared near zero, absolute further out: ``d^2 / 2`` and ``delta * (d - delta / 2)``.
 
     Args:
@@ -167,98 +124,7 @@ class HuberLoss(_Loss):
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
-class CrossEntropyLoss(_WeightedLoss):
-    """Cross entropy of logits: ``mean(-log_softmax(x)[y])``.
-
-    Args:
-        weight: A factor for each class, ``(C,)``; the mean is divided by the sum of the targets'.
-        size_average: Not supported; use ``reduction``.
-        ignore_index: Targets with this index count nothing.
-        reduce: Not supported; use ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        label_smoothing: What part of a target is spread over all classes.
-
-    Shape:
-        - Input: logits, ``(N, C, *)`` or ``(C,)``
-        - Target: class indices, ``(N, *)`` or ``()``; or probabilities, of the input's shape
-        - Output: ``()``; ``(N, *)`` or ``()`` with ``reduction="none"``
-
-    Source: ``torch.nn.CrossEntropyLoss``.
-
-    Example:
-        >>> loss = nn.CrossEntropyLoss()
-        >>> round(float(loss(jnp.array([[2.0, 0.0]]), jnp.array([0]))), 3)
-        0.127
-    """
-
-    def __init__(
-        self,
-        weight: Array | None = None,
-        size_average: None = None,
-        ignore_index: int = -100,
-        reduce: None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-
-    def forward(self, input: Array, target: Array) -> Array:
-        return F.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
-
-class NLLLoss(_WeightedLoss):
-    """Negative log-likelihood of log-probabilities: ``mean(-x[y])``.
-
-    Args:
-        weight: A factor for each class, ``(C,)``; the mean is divided by the sum of the targets'.
-        size_average: Not supported; use ``reduction``.
-        ignore_index: Targets with this index count nothing.
-        reduce: Not supported; use ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Shape:
-        - Input: log-probabilities, ``(N, C, *)`` or ``(C,)``
-        - Target: class indices, ``(N, *)`` or ``()``
-        - Output: ``()``; ``(N, *)`` or ``()`` with ``reduction="none"``
-
-    Source: ``torch.nn.NLLLoss``.
-
-    Example:
-        >>> float(nn.NLLLoss()(jnp.array([[-0.5, -1.0]]), jnp.array([1])))
-        1.0
-    """
-
-    def __init__(
-        self,
-        weight: Array | None = None,
-        size_average: None = None,
-        ignore_index: int = -100,
-        reduce: None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-
-    def forward(self, input: Array, target: Array) -> Array:
-        return F.nll_loss(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-        )
-
-
-class BCELoss(_WeightedLoss):
+class BCELoss(WeightedLoss):
     """Binary cross entropy of probabilities: ``mean(-y * log(x) - (1 - y) * log(1 - x))``.
 
     Args:
@@ -283,7 +149,7 @@ class BCELoss(_WeightedLoss):
         return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(Loss):
     """Binary cross entropy of logits: ``BCELoss(sigmoid(x), y)``, computed stably.
 
     Args:
@@ -326,7 +192,7 @@ class BCEWithLogitsLoss(_Loss):
         )
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(Loss):
     """Kullback-Leibler divergence from log-probabilities: ``mean(y * (log(y) - x))``.
 
     Args:
@@ -362,3 +228,83 @@ class KLDivLoss(_Loss):
 
     def forward(self, input: Array, target: Array) -> Array:
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+class PoissonNLLLoss(Loss):
+    """Minus the log-likelihood of counts under a Poisson distribution: ``mean(exp(x) - y * x)``.
+
+    Args:
+        log_input: False means that the input is the rate itself, not its logarithm.
+        full: Add Stirling's formula for ``log(target!)``.
+        size_average: Not supported; use ``reduction``.
+        eps: Keeps the logarithm of a rate finite.
+        reduce: Not supported; use ``reduction``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Shape:
+        - Input: any
+        - Target: the same
+        - Output: ``()``; the input's with ``reduction="none"``
+
+    Source: ``torch.nn.PoissonNLLLoss``.
+
+    Example:
+        >>> float(nn.PoissonNLLLoss()(jnp.zeros(2), jnp.array([0.0, 3.0])))
+        1.0
+    """
+
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: None = None,
+        eps: float = 1e-8,
+        reduce: None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
+
+    def forward(self, log_input: Array, target: Array) -> Array:
+        return F.poisson_nll_loss(
+            log_input,
+            target,
+            log_input=self.log_input,
+            full=self.full,
+            eps=self.eps,
+            reduction=self.reduction,
+        )
+
+
+class GaussianNLLLoss(Loss):
+    """Minus the log-likelihood under a normal distribution: ``mean(log(v) + (x - y)^2 / v) / 2``.
+
+    Args:
+        full: Add the constant ``log(2 * pi) / 2``.
+        eps: The least variance.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Shape:
+        - Input: any
+        - Target: the same
+        - Var: the same, the same without the last axis, or with one axis of size 1
+        - Output: ``()``; the input's with ``reduction="none"``
+
+    Source: ``torch.nn.GaussianNLLLoss``; Nix and Weigend, 1994.
+
+    Example:
+        >>> float(nn.GaussianNLLLoss()(jnp.zeros(2), jnp.array([0.0, 2.0]), jnp.ones(2)))
+        1.0
+    """
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.full = full
+        self.eps = eps
+
+    def forward(self, input: Array, target: Array, var: Array | float) -> Array:
+        return F.gaussian_nll_loss(
+            input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
+        )

@@ -13,7 +13,7 @@ import numpy as np
 
 import jaxsaw as js
 from jaxsaw import nn
-from tests.nn.functional.cases import A, B, Draw, I, N, P, U, cotangent
+from tests.nn.functional.cases import A, B, Draw, I, N, P, S, U, cotangent
 
 DRAWS_TO_START = (
     "Linear",
@@ -22,7 +22,9 @@ DRAWS_TO_START = (
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "MultiheadAttention",
+    "LinearCrossEntropyLoss",
 )
 
 
@@ -287,6 +289,8 @@ def _activation() -> list[Layer]:
         layer("Threshold", 0.5, -1.0, True, to=(x,)),
         layer("Softmax2d", to=(N(2, 3, 2, 2),)),
         layer("GLU", 1, to=(N(2, 4, 3),)),
+        layer("RReLU", to=(x,), _draws=True),
+        layer("RReLU", 0.3, 0.3, True, to=(x,)),
         layer("PReLU", to=(x,)),
         layer("PReLU", 3, init=0.1, to=(x,)),
     ]
@@ -304,6 +308,23 @@ def _loss() -> list[Layer]:
         "BCELoss": (U(3, 4), U(3, 4)),
         "BCEWithLogitsLoss": (N(3, 4), U(3, 4)),
         "KLDivLoss": (P(3, 4, log=True), P(3, 4)),
+        "PoissonNLLLoss": (N(3, 4), U(3, 4)),
+        "GaussianNLLLoss": (N(3, 4), N(3, 4), U(3, 4)),
+        "MultiMarginLoss": (N(5, 4), I(4, 5)),
+        "MultiLabelMarginLoss": (N(3, 4), A([[0, 2, -1, 1], [3, 1, 0, 2], [-1] * 4], int)),
+        "MultiLabelSoftMarginLoss": (N(3, 4), S(3, 4)),
+        "HingeEmbeddingLoss": (N(3, 4), S(3, 4)),
+        "SoftMarginLoss": (N(3, 4), A([1, -1, -1, 1], np.int32)),
+        "CosineEmbeddingLoss": (N(3, 4), N(3, 4), S(3)),
+        "MarginRankingLoss": (N(3), N(3), S(3)),
+        "TripletMarginLoss": (N(3, 4), N(3, 4), N(3, 4)),
+        "TripletMarginWithDistanceLoss": (N(3, 4), N(3, 4), N(3, 4)),
+        "CTCLoss": (
+            P(5, 2, 4, dim=2, log=True),
+            A([[1, 2], [1, 0]], int),
+            A([5, 4], int),
+            A([2, 1], int),
+        ),
     }
     for name, inputs in pairs.items():
         rows += [layer(name, reduction=r, to=inputs) for r in ("mean", "sum", "none")]
@@ -323,6 +344,44 @@ def _loss() -> list[Layer]:
         layer("BCEWithLogitsLoss", U(4), pos_weight=U(4), to=pairs["BCEWithLogitsLoss"]),
         layer("KLDivLoss", reduction="batchmean", to=pairs["KLDivLoss"]),
         layer("KLDivLoss", log_target=True, to=(P(3, 4, log=True), P(3, 4, log=True))),
+        layer("PoissonNLLLoss", False, True, eps=0.1, to=(U(3, 4), U(3, 4))),
+        layer("GaussianNLLLoss", full=True, eps=0.3, to=pairs["GaussianNLLLoss"]),
+        layer("MultiMarginLoss", 2, 0.5, U(4), to=pairs["MultiMarginLoss"]),
+        layer("MultiLabelSoftMarginLoss", U(4), to=pairs["MultiLabelSoftMarginLoss"]),
+        layer("HingeEmbeddingLoss", 0.3, to=pairs["HingeEmbeddingLoss"]),
+        layer("CosineEmbeddingLoss", 0.3, to=pairs["CosineEmbeddingLoss"]),
+        layer("MarginRankingLoss", 0.3, to=pairs["MarginRankingLoss"]),
+        layer("TripletMarginLoss", 0.3, 1.0, 0.1, True, to=pairs["TripletMarginLoss"]),
+        layer(
+            "TripletMarginWithDistanceLoss", margin=0.3, swap=True, to=pairs["TripletMarginLoss"]
+        ),
+        layer("CTCLoss", 3, "sum", True, to=pairs["CTCLoss"]),
+        layer("LinearCrossEntropyLoss", 4, 5, to=(N(3, 4), I(5, 3))),
+        layer(
+            "LinearCrossEntropyLoss",
+            4,
+            5,
+            out_features=(2,),
+            bias=True,
+            weight=U(5),
+            ignore_index=1,
+            label_smoothing=0.1,
+            reduction="none",
+            to=(N(3, 4), I(5, 3, 2)),
+        ),
+        layer(
+            "AdaptiveLogSoftmaxWithLoss",
+            8,
+            9,
+            [2, 5],
+            2.0,
+            to=(N(6, 8), A([0, 1, 2, 4, 5, 8], int)),
+        ),
+        layer("AdaptiveLogSoftmaxWithLoss", 8, 9, [4], head_bias=True, to=(N(8), A(5, int))),
+        layer("CosineSimilarity", to=(N(3, 4), N(3, 4))),
+        layer("CosineSimilarity", 0, 0.1, to=(N(3, 4), N(3, 4))),
+        layer("PairwiseDistance", to=(N(3, 4), N(3, 4))),
+        layer("PairwiseDistance", 1.0, 0.1, True, to=(N(3, 4), N(3, 4))),
     ]
 
 
@@ -425,6 +484,13 @@ REFUSED = [
     refused("HuberLoss", "expected delta to be a number, got '1'", delta="1", error=TypeError),
     refused("MSELoss", "aren't supported; use reduction=", size_average=True, ours=True),
     refused("CrossEntropyLoss", "aren't supported; use reduction=", reduce=False, ours=True),
+    refused("MultiMarginLoss", "expected p to be 1 or 2, got 3", 3),
+    refused("TripletMarginLoss", "TripletMarginLoss: expected margin above 0, got 0.0", 0.0),
+    refused("TripletMarginWithDistanceLoss", "expected margin above 0, got -1", margin=-1),
+    refused("AdaptiveLogSoftmaxWithLoss", "from 1 to n_classes - 1 = 8, got []", 8, 9, []),
+    refused("AdaptiveLogSoftmaxWithLoss", "ascending cutoffs", 8, 9, [3, 3]),
+    refused("AdaptiveLogSoftmaxWithLoss", "ascending cutoffs", 8, 9, [2, 9]),
+    refused("LinearCrossEntropyLoss", "in [0, 1], got 1.5", 3, 4, label_smoothing=1.5),
     refused("MultiheadAttention", "embed_dim and num_heads of at least 1, got 0 and 2", 0, 2),
     refused("MultiheadAttention", "that num_heads=3 divides, got 8", 8, 3),
 ]

@@ -16,7 +16,9 @@ ARGUMENTS = {
     "Conv1d": (2, 3, 3),
     "Conv2d": (2, 3, 3),
     "Conv3d": (2, 3, 3),
+    "AdaptiveLogSoftmaxWithLoss": (8, 9, [2, 5]),
     "MultiheadAttention": (4, 2),
+    "LinearCrossEntropyLoss": (3, 4),
     "BatchNorm1d": (3,),
     "BatchNorm2d": (3,),
     "BatchNorm3d": (3,),
@@ -115,7 +117,7 @@ def test_how_often_constructors_draw(name, draws):
     assert rngs.counts == {"params": draws}
 
 
-@pytest.mark.parametrize("name", [*DRAWS_TO_START[:-1], "LayerNorm", "GroupNorm", "PReLU"])
+@pytest.mark.parametrize("name", [*DRAWS_TO_START[:-2], "LayerNorm", "GroupNorm", "PReLU"])
 def test_reset_parameters_starts_anew(name):
     layer, fresh = build(name), build(name)
     for box in layer.parameters():
@@ -179,6 +181,8 @@ def test_reset_running_stats():
         (lambda r: nn.CrossEntropyLoss(), [(2, 3), (2, 4)], ValueError, "expected"),
         (lambda r: nn.BCELoss(), [(2, 3), (2, 4)], ValueError, "expected target"),
         (lambda r: nn.Embedding(3, 2, rngs=r), [(2, 3)], TypeError, "integer dtype"),
+        (lambda r: nn.RReLU(0.5, 0.2), [(2, 3)], ValueError, "expected lower <= upper"),
+        (lambda r: nn.TripletMarginLoss(), [(2, 3), (2, 3), (3,)], ValueError, "number of axes"),
     ],
 )
 def test_calls_refuse_and_name_the_layer(layer, inputs, error, text):
@@ -406,3 +410,49 @@ def test_narrow_floats_stay_narrow(row):
     y = layer(*map(narrow, args), **{k: narrow(v) for k, v in kwargs.items()})
     first = jax.tree.leaves(y)[0]
     assert first.dtype in (jnp.bfloat16, jnp.float32 if row.name.endswith("Loss") else None)
+
+
+# Losses and random slopes.
+
+
+def test_random_slopes_are_within_their_limits_and_drawn_anew():
+    layer, x = nn.RReLU(0.25, 0.5, rngs=js.Rngs(dropout=0)), -jnp.ones(1000)
+    a, b = layer(x), layer(x)
+    assert ((a <= -0.25) & (a > -0.5)).all() and (a != b).mean() > 0.9
+    assert layer.rngs.counts == {"dropout": 2}
+    assert (layer.eval()(x) == -0.375).all() and layer.rngs.counts == {"dropout": 2}
+    with pytest.raises(RuntimeError, match=r"^RReLU draws random numbers in training mode"):
+        nn.RReLU()(x)
+
+
+def test_gumbel_softmax():
+    logits, rngs = jnp.log(jnp.array([0.7, 0.2, 0.1])), js.Rngs(dropout=0)
+    many = jnp.broadcast_to(logits, (4000, 3))
+    soft, hard = (nn.functional.gumbel_softmax(many, hard=h, rngs=rngs) for h in (False, True))
+    np.testing.assert_allclose(soft.sum(-1), 1, rtol=1e-5)
+    assert set(np.unique(hard.round(5))) == {0.0, 1.0}
+    np.testing.assert_allclose(hard.mean(0), [0.7, 0.2, 0.1], atol=0.03)
+    draw = lambda x, h: nn.functional.gumbel_softmax(x, 0.5, h, rngs=js.Rngs(dropout=1))
+    grads = [js.grad(lambda x, h=h: draw(x, h)[0])(logits) for h in (False, True)]
+    np.testing.assert_allclose(*grads, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="gumbel_softmax draws random numbers"):
+        nn.functional.gumbel_softmax(logits)
+
+
+def test_adaptive_softmax_refuses_targets_out_of_range():
+    layer = nn.AdaptiveLogSoftmaxWithLoss(8, 9, [2, 5], rngs=js.Rngs(0))
+    for target in (-1, 9):
+        with pytest.raises(ValueError, match=r"targets in \[0, 8\], got values in"):
+            layer(jnp.ones((2, 8)), jnp.array([0, target]))
+        output, loss = js.jit(layer)(jnp.ones((2, 8)), jnp.array([0, target]))
+        assert jnp.isnan(output).tolist() == [False, True] and jnp.isnan(loss)
+    with pytest.raises(ValueError, match=r"input \(N, 8\) and target \(N,\)"):
+        layer(jnp.ones((2, 8)), jnp.zeros((3,), int))
+
+
+def test_a_distance_may_be_a_model():
+    loss = nn.TripletMarginWithDistanceLoss(distance_function=nn.PairwiseDistance(1.0))
+    assert [name for name, _ in loss.named_children()] == ["distance_function"]
+    city = nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: abs(a - b).sum(-1))
+    x = jnp.arange(12.0).reshape(3, 2, 2)
+    np.testing.assert_allclose(loss(*x), city(*x), rtol=1e-4)

@@ -1,5 +1,7 @@
 """Pure functions of arrays, with PyTorch's names, arguments and numbers."""
 
+from jaxsaw.nn.functional.shape import fold, pad, pixel_shuffle, pixel_unshuffle, unfold
+
 from jaxsaw.nn.functional.activation import (
     celu,
     elu,
@@ -10,17 +12,15 @@ from jaxsaw.nn.functional.activation import (
     hardswish,
     hardtanh,
     leaky_relu,
-    log_softmax,
     logsigmoid,
     mish,
     prelu,
     relu,
     relu6,
+    rrelu,
     selu,
     sigmoid,
     silu,
-    softmax,
-    softmin,
     softplus,
     softshrink,
     softsign,
@@ -33,7 +33,7 @@ from jaxsaw.nn.functional.attention import (
     scaled_dot_product_attention,
 )
 from jaxsaw.nn.functional.conv import conv1d, conv2d, conv3d
-from jaxsaw.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
+from jaxsaw.nn.functional.distance import cosine_similarity, normalize, pairwise_distance, pdist
 from jaxsaw.nn.functional.dropout import (
     alpha_dropout,
     dropout,
@@ -47,13 +47,30 @@ from jaxsaw.nn.functional.linear import bilinear, linear
 from jaxsaw.nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cross_entropy,
+    gaussian_nll_loss,
     huber_loss,
     kl_div,
     l1_loss,
     mse_loss,
-    nll_loss,
+    poisson_nll_loss,
     smooth_l1_loss,
+)
+from jaxsaw.nn.functional.loss_classes import (
+    cross_entropy,
+    linear_cross_entropy,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+)
+from jaxsaw.nn.functional.loss_ctc import ctc_loss
+from jaxsaw.nn.functional.loss_margin import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
 )
 from jaxsaw.nn.functional.norm import batch_norm, group_norm, layer_norm, rms_norm
 from jaxsaw.nn.functional.pooling import (
@@ -66,7 +83,7 @@ from jaxsaw.nn.functional.pooling import (
     max_pool1d,
     max_pool2d,
 )
-from jaxsaw.nn.functional.shape import fold, pad, pixel_shuffle, pixel_unshuffle, unfold
+from jaxsaw.nn.functional.softmax import gumbel_softmax, log_softmax, softmax, softmin
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -84,8 +101,10 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -95,42 +114,54 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "group_norm",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hinge_embedding_loss",
     "huber_loss",
     "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
+    "linear_cross_entropy",
     "log_softmax",
     "logsigmoid",
+    "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "mish",
     "mse_loss",
     "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
     "rms_norm",
+    "rrelu",
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -139,5 +170,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
 ]

@@ -67,6 +67,15 @@ def magnitude(x: Array) -> Array:
     return jnp.where(x == 0, 0, jnp.abs(x))
 
 
+def draw_key(who: str, rngs: Streams | None) -> Array:
+    """Draw a key from the stream ``dropout`` of ``rngs``, or of the ambient streams if None."""
+    if rngs is None:
+        from jaxsaw.rngs import ambient
+
+        rngs = ambient("dropout", who=who)
+    return rngs.next("dropout")
+
+
 def is_concrete(value: object) -> bool:
     """Say whether the values can be looked at now: not while a transform traces."""
     return not isinstance(value, jax.core.Tracer)

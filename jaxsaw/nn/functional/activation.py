@@ -1,13 +1,20 @@
-"""Activations: elementwise functions, and softmax with its kin."""
+"""Activations: functions of each element."""
 
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsaw.nn.functional._common import ArrayLike, accumulator, axis, floating, same_dtype
+from jaxsaw.nn.functional._common import (
+    ArrayLike,
+    Streams,
+    accumulator,
+    axis,
+    draw_key,
+    floating,
+    same_dtype,
+)
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -511,81 +518,6 @@ def threshold(input: ArrayLike, threshold: float, value: float, inplace: bool = 
     return jnp.where(x <= threshold, jnp.asarray(value, x.dtype), x)
 
 
-def softmax(input: ArrayLike, dim: int | None = None, dtype: Any = None) -> Array:
-    """Apply ``exp(x) / sum(exp(x))`` along an axis.
-
-    Args:
-        input: Any shape.
-        dim: The axis. None warns and guesses, as in PyTorch: 0 for 0, 1 and 3 dimensions, else 1.
-        dtype: Cast the input to this first.
-
-    Returns:
-        The input's shape, and its dtype or ``dtype``; computed in float32 at least.
-
-    Raises:
-        ValueError: If ``dim`` is out of range.
-        TypeError: If the input isn't floating.
-
-    Source: ``torch.nn.functional.softmax``.
-
-    Example:
-        >>> softmax(jnp.zeros((1, 4)), dim=1).tolist()
-        [[0.25, 0.25, 0.25, 0.25]]
-    """
-    x, d, out = _along("softmax", input, dim, dtype)
-    return jax.nn.softmax(x, axis=d).astype(out)
-
-
-def log_softmax(input: ArrayLike, dim: int | None = None, dtype: Any = None) -> Array:
-    """Apply ``x - log(sum(exp(x)))`` along an axis.
-
-    Args:
-        input: Any shape.
-        dim: The axis. None warns and guesses, as in PyTorch: 0 for 0, 1 and 3 dimensions, else 1.
-        dtype: Cast the input to this first.
-
-    Returns:
-        The input's shape, and its dtype or ``dtype``; computed in float32 at least.
-
-    Raises:
-        ValueError: If ``dim`` is out of range.
-        TypeError: If the input isn't floating.
-
-    Source: ``torch.nn.functional.log_softmax``.
-
-    Example:
-        >>> log_softmax(jnp.array([0.0, 100.0]), dim=0).tolist()
-        [-100.0, 0.0]
-    """
-    x, d, out = _along("log_softmax", input, dim, dtype)
-    return jax.nn.log_softmax(x, axis=d).astype(out)
-
-
-def softmin(input: ArrayLike, dim: int | None = None, dtype: Any = None) -> Array:
-    """Apply ``exp(-x) / sum(exp(-x))`` along an axis.
-
-    Args:
-        input: Any shape.
-        dim: The axis. None warns and guesses, as in PyTorch: 0 for 0, 1 and 3 dimensions, else 1.
-        dtype: Cast the input to this first.
-
-    Returns:
-        The input's shape, and its dtype or ``dtype``; computed in float32 at least.
-
-    Raises:
-        ValueError: If ``dim`` is out of range.
-        TypeError: If the input isn't floating.
-
-    Source: ``torch.nn.functional.softmin``.
-
-    Example:
-        >>> softmin(jnp.array([0.0, 200.0]), dim=0).tolist()
-        [1.0, 0.0]
-    """
-    x, d, out = _along("softmin", input, dim, dtype)
-    return jax.nn.softmax(-x, axis=d).astype(out)
-
-
 def glu(input: ArrayLike, dim: int = -1) -> Array:
     """Halve the axis ``dim`` to ``a`` and ``b``, and apply ``a * sigmoid(b)``.
 
@@ -645,6 +577,48 @@ def prelu(input: ArrayLike, weight: ArrayLike) -> Array:
     return jnp.where(x > 0, x, w * x)
 
 
+def rrelu(
+    input: ArrayLike,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+    *,
+    rngs: Streams | None = None,
+) -> Array:
+    """Apply ``x`` where it is positive, else ``a * x`` with a random slope for each element.
+
+    Args:
+        input: Any shape.
+        lower: The least slope.
+        upper: The largest slope.
+        training: False takes the mean of the two for every slope, and draws nothing.
+        inplace: Accepted and ignored.
+        rngs: Where the stream ``dropout`` comes from; the ambient one if None.
+
+    Returns:
+        The input's shape and dtype.
+
+    Raises:
+        ValueError: If ``lower`` is above ``upper``.
+        TypeError: If the input isn't floating.
+
+    Source: ``torch.nn.functional.rrelu``; Xu et al., 2015.
+
+    Example:
+        >>> rrelu(jnp.array([-1.0, 2.0]), 0.25, 0.75).tolist()
+        [-0.5, 2.0]
+    """
+    x = floating("rrelu", input)
+    if lower > upper:
+        raise ValueError(f"rrelu: expected lower <= upper, got {lower} and {upper}.")
+    if not training or lower == upper:
+        return leaky_relu(x, (lower + upper) / 2)
+    key = draw_key("rrelu", rngs)
+    slope = jax.random.uniform(key, x.shape, accumulator(x.dtype), lower, upper)
+    return jnp.where(x > 0, x, slope.astype(x.dtype) * x)
+
+
 def _number(name: str, input: ArrayLike) -> Array:
     x = jnp.asarray(input)
     if x.dtype == bool:
@@ -668,15 +642,3 @@ def _clip(x: Array, low: float, high: float) -> Array:
     """Clip, with a gradient of 0 on the limits themselves."""
     low_, high_ = jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
     return jnp.where(x <= low_, low_, jnp.where(x >= high_, high_, x))
-
-
-def _along(name: str, input: ArrayLike, dim: int | None, dtype: Any) -> tuple[Array, Any, Any]:
-    """Return the input in the dtype to compute in, the axis, and the dtype to return."""
-    x = jnp.asarray(input)
-    x = floating(name, x if dtype is None else x.astype(dtype))
-    if dim is None:
-        dim = 0 if x.ndim in (0, 1, 3) else 1
-        warnings.warn(f"{name}: dim=None guesses dim={dim}; pass dim=.", stacklevel=3)
-    d = axis(name, dim, x.ndim)
-    # PyTorch lets a scalar have an axis.
-    return x.astype(accumulator(x.dtype)), d if x.ndim else (), x.dtype

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsaw.nn.functional._common import ArrayLike, Streams, accumulator, floating, same_dtype
-from jaxsaw.nn.functional.activation import softmax
 from jaxsaw.nn.functional.dropout import dropout
 from jaxsaw.nn.functional.linear import linear
+from jaxsaw.nn.functional.softmax import softmax
 
 
 def scaled_dot_product_attention(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxsaw.nn.functional._common import ArrayLike, accumulator, axis, floating, magnitude, promote
@@ -97,6 +98,38 @@ def pairwise_distance(
     if a.ndim == 0:
         raise ValueError("pairwise_distance: expected inputs (..., D), got two of shape ().")
     return _norm(a - b + eps, p, (a.ndim - 1,), keepdims=keepdim).astype(dtype)
+
+
+def pdist(input: ArrayLike, p: float = 2.0) -> Array:
+    """Take the distances between all pairs of rows: the p-norms of their differences.
+
+    Args:
+        input: ``(N, M)``.
+        p: Which norm, at least 0.
+
+    Returns:
+        ``(N * (N - 1) / 2,)``: of the rows 0 and 1, 0 and 2, ..., 1 and 2, ...
+
+    Raises:
+        ValueError: If the shape or ``p`` doesn't fit.
+        TypeError: If the input isn't floating.
+
+    Source: ``torch.nn.functional.pdist``.
+
+    Example:
+        >>> pdist(jnp.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(2).tolist()
+        [5.0, 1.0, 4.239999771118164]
+    """
+    x = floating("pdist", input)
+    if x.ndim != 2:
+        raise ValueError(f"pdist: expected input (N, M), got {x.shape}.")
+    if p < 0:
+        raise ValueError(f"pdist: expected p of at least 0, got {p}.")
+    first, second = np.triu_indices(x.shape[0], 1)
+    wide = x.astype(accumulator(x.dtype))
+    if x.shape[1] == 0:
+        return jnp.zeros(first.shape, x.dtype)
+    return _norm(wide[first] - wide[second], p, (1,), keepdims=False).astype(x.dtype)
 
 
 def _pair(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, Array, jnp.dtype]:

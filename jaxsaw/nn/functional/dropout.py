@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsaw.nn.functional._common import ArrayLike, Streams, floating
+from jaxsaw.nn.functional._common import ArrayLike, Streams, draw_key, floating
 
 # The value that SELU approaches on the left: -scale * alpha (Klambauer et al., 2017).
 _SELU_FLOOR = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
@@ -236,7 +236,7 @@ def _dropout(
         return x
     if p == 1:
         return jnp.zeros_like(x)
-    return jnp.where(_keep(p, shape, rngs), x * (1 / (1 - p)), 0)
+    return jnp.where(_keep(name, p, shape, rngs), x * (1 / (1 - p)), 0)
 
 
 def _alpha_dropout(
@@ -250,17 +250,13 @@ def _alpha_dropout(
     # y = a * x' + b has again mean 0 and variance 1, if x has.
     a = 1 / math.sqrt((1 - p) * (1 + p * _SELU_FLOOR**2))
     b = -a * p * _SELU_FLOOR
-    return jnp.where(_keep(p, shape, rngs), a * x + b, a * _SELU_FLOOR + b)
+    return jnp.where(_keep(name, p, shape, rngs), a * x + b, a * _SELU_FLOOR + b)
 
 
-def _keep(p: float, shape: tuple[int, ...], rngs: Streams | None) -> Array:
+def _keep(name: str, p: float, shape: tuple[int, ...], rngs: Streams | None) -> Array:
     """Draw which elements stay."""
-    if rngs is None:
-        from jaxsaw.rngs import ambient
-
-        rngs = ambient("dropout")
     # A float32 probability, so that x64 doesn't change the mask.
-    return jax.random.bernoulli(rngs.next("dropout"), jnp.float32(1 - p), shape)
+    return jax.random.bernoulli(draw_key(name, rngs), jnp.float32(1 - p), shape)
 
 
 def _check_probability(name: str, p: float) -> None:

@@ -53,6 +53,11 @@ def B(*shape: int) -> Draw:
     return Draw(lambda r: r.uniform(size=shape) < 0.5)
 
 
+def S(*shape: int) -> Draw:
+    """Return signs, as floats."""
+    return Draw(lambda r: np.where(r.uniform(size=shape) < 0.5, -1, 1).astype(np.float32))
+
+
 def A(values: Any, dtype: Any = np.float32) -> Draw:
     """Return these values."""
     return Draw(lambda r: np.array(values, dtype))
@@ -65,6 +70,9 @@ FIXED = {
     "nll_loss": "2",
     "binary_cross_entropy": "2",
     "binary_cross_entropy_with_logits": ("2", "pos_weight"),
+    "soft_margin_loss": "1",
+    "multi_margin_loss": ("4", "weight"),
+    "linear_cross_entropy": "weight",
 }
 
 
@@ -429,6 +437,7 @@ def _activation() -> list[Case]:
         "softplus": [{}, {"beta": 2.0}, {"beta": 0.5, "threshold": 3.0}],
         "softsign": [{}],
         "softshrink": [{}, {"lambd": 1.0}, {"lambd": 0.0}],
+        "rrelu": [{}, {"lower": 0.1, "upper": 0.9}],
         "hardshrink": [{}, {"lambd": 1.0}, {"lambd": -1.0}],
         "threshold": [{"threshold": 0.5, "value": -7.0}, {"threshold": -1.0, "value": 0.0}],
     }
@@ -470,6 +479,10 @@ def _activation() -> list[Case]:
         refused("gelu", "'none' or 'tanh', got 'x'", N(3), approximate="x"),
         refused("softshrink", "lambd of at least 0, got -1.0", N(3), -1.0),
         refused("hardtanh", "min_val <= max_val, got 1.0 and -1.0", N(3), 1.0, -1.0),
+        refused("rrelu", "lower <= upper, got 0.5 and 0.2", N(3), 0.5, 0.2),
+        refused("rrelu", "floating dtype", I(3, 3), _error=TypeError),
+        refused("gumbel_softmax", "floating dtype", I(3, 3), _error=TypeError),
+        refused("gumbel_softmax", "expected dim in [-1, 0]", N(3), dim=2),
         refused("glu", "even size at dim -1, got input (3,)", N(3)),
         refused("glu", "expected dim in [-2, 1]", N(2, 2), 2),
         refused("prelu", "weight (1,) or (3,) for input (2, 3), got (2,)", N(2, 3), N(2)),
@@ -494,6 +507,11 @@ def _distance() -> list[Case]:
         case("pairwise_distance", N(3, 4), N(3, 4), keepdim=True),
         case("pairwise_distance", A([[1.0, 2.0]]), A([[1.0, 2.0]]), eps=0.0, _note="equal"),
         case("pairwise_distance", A([[1, 2]]), A([[1, 3]]), 1.0, eps=0.0, _note="partly equal"),
+        case("pdist", A([[1.0, 2.0], [1.0, 2.0], [1.0, 3.0]]), _note="equal rows"),
+        case("pdist", N(1, 4), _grad=False),
+        case("pdist", N(3, 0), _narrow=False, _grad=False),
+        refused("pdist", "expected input (N, M), got (3,)", N(3)),
+        refused("pdist", "p of at least 0, got -1.0", N(3, 2), -1.0),
         refused("normalize", "floating dtype", I(3, 2, 3), _error=TypeError),
         refused("normalize", "expected dim in [-1, 0]", N(3)),
         refused("cosine_similarity", "shapes that broadcast", N(2, 3), N(2, 4)),
@@ -504,6 +522,8 @@ def _distance() -> list[Case]:
         grad = p != 0
         rows.append(case("normalize", N(3, 4), p, _grad=grad))
         rows.append(case("pairwise_distance", N(3, 4), N(3, 4), p, _grad=grad))
+        if p >= 0:
+            rows.append(case("pdist", N(4, 3), p, _grad=grad, _narrow=p in (1, 2, inf)))
     return rows
 
 
@@ -630,6 +650,176 @@ def _loss() -> list[Case]:
     ]
 
 
+def _losses_of_classes_and_margins() -> list[Case]:
+    rows: list[Case] = []
+    x, v = N(3, 4), N(4)
+    counts = A([[0, 1, 2, 5], [3, 1, 0, 9], [2, 2, 7, 1]])
+    for i, reduction in enumerate(("mean", "sum", "none")):
+        r = {"reduction": reduction}
+        one = {"_narrow": i == 0, **r}
+        rows += [
+            case("poisson_nll_loss", x, counts, **one),
+            case("gaussian_nll_loss", x, x, U(3, 4), **one),
+            case("multi_margin_loss", x, I(4, 3), **one),
+            case(
+                "multilabel_margin_loss", x, A([[0, -1, 1, 2], [3, 1, 2, 0], [2] * 4], int), **one
+            ),
+            case("multilabel_soft_margin_loss", x, S(3, 4), **one),
+            case("hinge_embedding_loss", x, S(3, 4), **one),
+            case("soft_margin_loss", x, S(3, 4), **one),
+            case("cosine_embedding_loss", x, x, S(3), **one),
+            case("margin_ranking_loss", x, x, S(3, 4), **one),
+            case("triplet_margin_loss", x, x, x, **one),
+            case("triplet_margin_with_distance_loss", x, x, x, **one),
+            case("linear_cross_entropy", x, N(5, 4), I(5, 3), **one),
+        ]
+    # Of log(0) times 0 PyTorch makes a gradient that is NaN.
+    positive = A([[1, 1, 2, 5], [3, 1, 0.5, 9], [2, 2, 7, 1]])
+    spread = N(3, 4, scale=60)
+    none = {"reduction": "none"}
+    return [
+        *rows,
+        case("poisson_nll_loss", x, positive, full=True, **none),
+        case("poisson_nll_loss", U(3, 4), positive, log_input=False, full=True, **none),
+        case("poisson_nll_loss", U(3, 4), counts, False, eps=0.5, _narrow=False, **none),
+        case("poisson_nll_loss", x, N(4), _narrow=False, **none),
+        case("gaussian_nll_loss", x, x, U(3), full=True, **none),
+        case("gaussian_nll_loss", x, x, U(3, 1), **none),
+        case("gaussian_nll_loss", x, x, U(1, 4), _narrow=False, **none),
+        case("gaussian_nll_loss", x, x, 0.5, _narrow=False, **none),
+        case("gaussian_nll_loss", x, x, U(3, 4), eps=0.5, **none),
+        case("multi_margin_loss", x, I(4, 3), 2, 0.5, U(4), **none),
+        case("multi_margin_loss", x, I(4, 3), weight=U(4), _narrow=False),
+        case("multi_margin_loss", v, A(2, int), _narrow=False, **none),
+        case("multi_margin_loss", A([[1, 2, 2, 1]]), A([1], int), _note="on the margin"),
+        case("multilabel_margin_loss", v, A([3, 0, -1, 1], int), _narrow=False, **none),
+        case("multilabel_margin_loss", v, A([-1, 0, 1, 2], int), _narrow=False, **none),
+        case("multilabel_soft_margin_loss", x, U(3, 4), U(4), **none),
+        case("multilabel_soft_margin_loss", v, U(4), _narrow=False, **none),
+        case("multilabel_soft_margin_loss", spread, U(3, 4), _note="large", _narrow=False, **none),
+        case("hinge_embedding_loss", x, S(3, 4), 0.3, **none),
+        case("hinge_embedding_loss", x, S(4), _narrow=False, **none),
+        case("hinge_embedding_loss", A([0.5, 0.5]), A([-1, 0]), 0.5, _note="on the margin", **none),
+        case("soft_margin_loss", N(3, 4, scale=20), S(3, 4), _note="large", _narrow=False, **none),
+        case("soft_margin_loss", x, S(4), _narrow=False, **none),
+        case("cosine_embedding_loss", x, x, S(3), 0.3, **none),
+        case("cosine_embedding_loss", v, v, A(-1.0), _narrow=False, **none),
+        case("cosine_embedding_loss", x, N(1, 4), S(3), _narrow=False, **none),
+        case("cosine_embedding_loss", A([[0, 0], [1, 1]]), A([[1, 2], [1, 1]]), A([1, -1]), **none),
+        case("cosine_embedding_loss", x, x, A([0, 1, 2]), _narrow=False, **none),
+        case("margin_ranking_loss", x, x, S(3, 4), 0.5, **none),
+        case("margin_ranking_loss", x, N(1, 4), S(3, 1), _narrow=False, **none),
+        case("margin_ranking_loss", A([1, 1]), A([1, 1]), A([1, -1]), _note="equal", **none),
+        case("triplet_margin_loss", x, x, x, 0.5, 1.0, 0.1, True, **none),
+        case("triplet_margin_loss", x, x, x, p=3.0, swap=True, _narrow=False, **none),
+        case("triplet_margin_loss", v, v, v, _narrow=False, **none),
+        case("triplet_margin_loss", x, x, N(1, 4), _narrow=False, **none),
+        case("triplet_margin_with_distance_loss", x, x, x, margin=0.5, swap=True, **none),
+        case("linear_cross_entropy", v, N(5, 4), A(2, int), _narrow=False),
+        case("linear_cross_entropy", x, N(5, 4), P(3, 5), linear_bias=N(5), weight=U(5)),
+        case(
+            "linear_cross_entropy",
+            x,
+            N(5, 2, 4),
+            I(5, 3, 2),
+            linear_bias=N(5, 2),
+            weight=U(5),
+            ignore_index=1,
+            label_smoothing=0.2,
+            **none,
+        ),
+        refused("poisson_nll_loss", "input's shape (3, 4), got (5,)", x, N(5)),
+        refused("poisson_nll_loss", "reduction to be one of", x, x, reduction="avg"),
+        refused("gaussian_nll_loss", "expected var (3, 4), (3,) or", x, x, U(4)),
+        refused("gaussian_nll_loss", "got (1, 1)", x, x, U(1, 1)),
+        refused("gaussian_nll_loss", "var of at least 0", x, x, A([[-1.0]] * 3), _values=True),
+        refused("multi_margin_loss", "p to be 1 or 2, got 3", x, I(4, 3), 3),
+        refused("multi_margin_loss", "expected target (3,)", x, I(4, 2)),
+        refused(
+            "multi_margin_loss", "targets in [0, 3], got 4", x, A([0, 4, 1], int), _values=True
+        ),
+        refused("multi_margin_loss", "weight (4,) for 4 classes", x, I(4, 3), weight=U(3)),
+        refused("multi_margin_loss", "(N, C) or (C,), got (2, 3, 4)", N(2, 3, 4), I(3, 2, 4)),
+        refused("multilabel_margin_loss", "input's shape (3, 4), got (4,)", x, I(4, 4)),
+        refused(
+            "multilabel_margin_loss", "targets in [-1, 3]", v, A([4, 0, 0, 0], int), _values=True
+        ),
+        refused("multilabel_margin_loss", "integer dtype", x, N(3, 4), _error=TypeError),
+        refused("multilabel_soft_margin_loss", "input's shape", x, U(3)),
+        refused("hinge_embedding_loss", "input's shape (3, 4), got (3,)", x, S(3)),
+        refused("soft_margin_loss", "input's shape (3, 4), got (3,)", x, S(3)),
+        refused("cosine_embedding_loss", "(N, D) and target (N,), or (D,) and ()", x, x, S(3, 4)),
+        refused("cosine_embedding_loss", "(N, D) and target (N,)", x, x, A(1.0)),
+        refused("margin_ranking_loss", "one number of axes, got input1 (3, 4)", x, x, S(4)),
+        refused("triplet_margin_loss", "one number of axes, got anchor (3, 4)", x, x, v),
+        refused("triplet_margin_loss", "margin above 0, got 0.0", x, x, x, 0.0),
+        refused("triplet_margin_with_distance_loss", "margin above 0", x, x, x, margin=-1.0),
+        refused("triplet_margin_with_distance_loss", "got anchor (3, 4)", x, x, v),
+        refused("linear_cross_entropy", "got (3, 4) and (5, 3)", x, N(5, 3), I(5, 3)),
+        refused("linear_cross_entropy", "needs input (N, 4), got (4,)", v, N(5, 2, 4), I(5, 2)),
+        refused("linear_cross_entropy", "linear_bias (5,)", x, N(5, 4), I(5, 3), linear_bias=N(4)),
+    ]
+
+
+def _ctc() -> list[Case]:
+    f = "ctc_loss"
+    x = Draw(lambda r: P(6, 3, 5, dim=2, log=True).draw(r))
+    two = A([[1, 2], [3, 3], [4, 0]], int)
+    wide = A([[1, 2, 2, 4], [3, 3, 1, 0], [4, 1, 1, 1]], int)
+    lengths = A([6, 5, 4], int), A([2, 2, 1], int)
+    return [
+        case(f, x, two, *lengths),
+        case(f, x, two, *lengths, reduction="sum", _narrow=False),
+        case(f, x, two, *lengths, reduction="none"),
+        case(f, x, wide, A([6, 6, 6], int), A([4, 3, 4], int), reduction="none"),
+        case(f, x, A([1, 2, 3, 3, 4], int), *lengths, reduction="none", _note="in one row"),
+        case(f, x, A([[1, 2], [3, 3], [2, 0]], int), *lengths, blank=4, reduction="none"),
+        case(f, x, two, A([6, 5, 4], int), A([0, 2, 0], int), _note="no labels"),
+        case(f, x, two, (6, 5, 4), (2, 2, 1), _narrow=False, _note="tuples"),
+        case(f, x, two, A([2, 2, 1], int), A([2, 2, 1], int), zero_infinity=True, _note="short"),
+        case(
+            f,
+            x,
+            two,
+            A([6, 2, 0], int),
+            A([2, 2, 1], int),
+            reduction="none",
+            _grad=False,
+            _note="too short",
+        ),
+        case(f, P(6, 5, log=True), A([1, 2], int), A(6, int), A(2, int), reduction="none"),
+        case(f, P(6, 5, log=True), A([1, 2], int), A([6], int), A([2], int), _narrow=False),
+        refused(f, "input_lengths in [0, 6], got 7", x, two, (7, 6, 6), (2, 2, 1), _values=True),
+        refused(f, "target_lengths in [0, 2]", x, two, (6, 6, 6), (3, 2, 1), _values=True),
+        refused(f, "input_lengths (3,), got (2,)", x, two, (6, 6), (2, 2, 1)),
+        refused(f, "target_lengths (3,), got (2,)", x, two, (6, 6, 6), (2, 2)),
+        refused(f, "blank in [0, 4], got 5", x, two, (6, 6, 6), (2, 2, 1), 5),
+        refused(f, "targets (3, S), got (2, 2)", x, I(4, 2, 2), (6, 6, 6), (2, 2, 1)),
+        refused(f, "targets (5,), which", x, I(4, 4), (6, 6, 6), (2, 2, 1)),
+        refused(
+            f,
+            "labels in [0, 4]",
+            x,
+            A([[9] * 2] * 3, int),
+            (6,) * 3,
+            (2,) * 3,
+            _ours=True,
+            _values=True,
+        ),
+        refused(f, "(T, N, C) or (T, C), got (5,)", N(5), two, (6, 6, 6), (2, 2, 1)),
+        refused(
+            f,
+            "targets of an integer dtype",
+            x,
+            N(3, 2),
+            (6,) * 3,
+            (2,) * 3,
+            _ours=True,
+            _error=TypeError,
+        ),
+    ]
+
+
 def _attention() -> list[Case]:
     f = "scaled_dot_product_attention"
     q, k, v = N(2, 4, 5, 8), N(2, 4, 6, 8), N(2, 4, 6, 8)
@@ -743,7 +933,7 @@ TOPICS = {
     "norm": _norm(),
     "activation": _activation(),
     "distance": _distance(),
-    "loss": _loss(),
+    "loss": [*_loss(), *_losses_of_classes_and_margins(), *_ctc()],
     "attention": _attention(),
     "shape": _shape(),
 }

@@ -14,6 +14,8 @@ DRAW = {
     "alpha_dropout",
     "feature_alpha_dropout",
     "multi_head_attention_forward",
+    "gumbel_softmax",
+    "rrelu",
     "scaled_dot_product_attention",
 }
 
