@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax._src import api_util, array, core, dtypes, mesh, pjit
+from jax._src import api_util, array, core, dispatch, dtypes, mesh, pjit
 from jax._src import config as _config
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.sharding_impls import UNSPECIFIED
@@ -41,7 +41,9 @@ disable_jit = _config.disable_jit
 enable_x64 = _config.enable_x64
 trace_key = _config.trace_context
 
-_InternalFloatingPointError = getattr(api_util, "InternalFloatingPointError", ())
+_InternalFloatingPointError = (
+    getattr(api_util, "InternalFloatingPointError", None) or dispatch.InternalFloatingPointError
+)
 jit_p = getattr(pjit, "jit_p", None) or pjit.pjit_p
 
 

@@ -107,11 +107,12 @@ def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     pure = _pure_of_all(fn, primals, has_aux)
     targets = pure.targets
     with scopes.transaction():
-        leaves, forward, rest = jax.linearize(pure, targets.values(), targets.arrays, has_aux=True)
+        # Auxiliary outputs of jax.linearize don't work in its oldest release: all are outputs.
+        (leaves, rest), forward = jax.linearize(pure, targets.values(), targets.arrays)
         aux = pure.commit(rest)
 
     def push(*tangents: Any) -> Any:
-        return pure.value(forward(*targets.tangents(tangents)))
+        return pure.value(forward(*targets.tangents(tangents))[0])
 
     return (pure.value(leaves), push, aux) if has_aux else (pure.value(leaves), push)
 

@@ -17,7 +17,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -29,10 +29,11 @@ from jaxsaw.state import scope as scopes
 from jaxsaw.state.graph import graph_of
 from jaxsaw.state.node import Node
 from jaxsaw.state.variable import Variable, write
+from jaxsaw.transforms.aot import Lowered
 from jaxsaw.transforms.arguments import Static, check_arguments, is_special, name_of
 from jaxsaw.transforms.grads import Grads, Names
 from jaxsaw.transforms.program import GradsOut, Output, Program, World
-from jaxsaw.transforms.reasons import reason
+from jaxsaw.transforms.reasons import reason, warn_of_repetition
 from jaxsaw.transforms.watch import Watch
 
 
@@ -179,7 +180,7 @@ class JitFunction:
             return JitFunction(deepcopy(self.__wrapped__, memo), **self._options)
         return self
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments without running, as ``jax.jit(f).lower`` does.
 
         Args:
@@ -187,16 +188,40 @@ class JitFunction:
             **kwargs: As for a call.
 
         Returns:
-            A ``jax.stages.Lowered``, to look at or to ``compile()``.
+            Something to look at, or to ``compile()``: the result is called with objects.
         """
         call = _Call(self, args, kwargs)
         plan = call.plan()
         plan.trace(call)
         try:
             in_place, rest = _Binding(plan, call).inputs()
-            return plan.compiled.lower(in_place, (*rest, call.args, call.kwargs))
+            stage = plan.compiled.lower(in_place, (*rest, call.args, call.kwargs))
         finally:
             plan.forget()
+        return Lowered(stage, functools.partial(self._run_compiled, plan, plan.arranged, {}))
+
+    def _run_compiled(
+        self,
+        plan: _Plan,
+        arranged: Any,
+        bindings: dict[Any, _Binding],
+        stage: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call what was compiled ahead for a plan."""
+        call = _Call(self, args, kwargs)
+        binding = bindings.get((stage, call.key))
+        if binding is None:
+            if call.plan() is not plan:
+                raise TypeError(
+                    f"{name_of(self.__wrapped__)} was compiled ahead for arguments and state of "
+                    "another structure. Lower and compile it for these, or call it as it is."
+                )
+            fixed = copy(plan)
+            fixed.arranged = (arranged[0], stage, arranged[2])
+            binding = bindings[stage, call.key] = _Binding(fixed, call)
+        return binding.finish(binding.insist(call.args, call.kwargs))
 
     def _reached(self) -> Sequence[Node]:
         """Return the Statefuls that the function reaches by itself."""
@@ -255,6 +280,7 @@ class JitFunction:
 
 
 _BUSY = object()
+_NOTHING: list[Any] = []  # in the place of lists of which a program has none
 
 
 class _Miss(Exception):
@@ -439,6 +465,7 @@ class _Plan:
             fn._plans[call.structure()] = self
         self.strays = call.world.strays()
         fn._history.append(reason(fn, call.roots, call.arrays))
+        warn_of_repetition(fn, name_of(fn.__wrapped__))
         self.pending[threading.get_ident()] = program
         call.traced = self
         with self._arranging:
@@ -596,7 +623,7 @@ class _Binding:
                     self._run_awaited(taken, args, kwargs, results)
                 elif direct:
                     # From dispatch to result is one bytecode: no signal comes between.
-                    rest: Any = ((), taken[n:], args, kwargs)
+                    rest: Any = (_NOTHING, taken[n:], args, kwargs)
                     results.extend(map(compiled, (taken[:n],), (rest,)))
                 else:
                     lists = written.arrange(taken[:n])
@@ -631,7 +658,7 @@ class _Binding:
                     lists = [slot[0] for slot in slots]
                 except IndexError:
                     lists = [pack.content() for pack in self.packs]
-                _, out = compiled((), ((), read.arrange(lists), args, kwargs))
+                _, out = compiled(_NOTHING, (_NOTHING, read.arrange(lists), args, kwargs))
             except IndexError:
                 if lists is not None:
                     raise

@@ -66,7 +66,7 @@ class Pure:
         written = [scope.values[box] for box in scope.written]
         scope.close()
         self._scope = scope
-        return leaves, (_Aux(aux), written)
+        return leaves, (_Aux.of(aux), written)
 
     def value(self, leaves: Sequence[Any]) -> Any:
         """Return the value with other leaves."""
@@ -90,7 +90,7 @@ class Pure:
         """Write what the function wrote; return the auxiliary part of its result."""
         aux, written = rest
         self._scope.commit(dict(zip(self._scope.written, written, strict=True)))
-        return aux.tree
+        return aux.value()
 
 
 class Targets:
@@ -207,21 +207,30 @@ class Targets:
 class _Aux:
     """Auxiliary output that may hold anything: its arrays are the children."""
 
-    def __init__(self, tree: Any) -> None:
-        self.tree = tree
-
-    def tree_flatten(self) -> Any:
-        leaves, tree = jax.tree.flatten(self.tree, is_leaf=is_node)
-        arrays = [leaf for leaf in leaves if _is_array(leaf)]
-        rest = [None if _is_array(leaf) else _Kept(leaf) for leaf in leaves]
-        return arrays, (tree, tuple(rest))
+    def __init__(self, arrays: Sequence[Any], rest: Any) -> None:
+        self.arrays = arrays
+        self.rest = rest
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, arrays: Any) -> _Aux:
-        tree, rest = aux
-        remaining = iter(arrays)
+    def of(cls, value: Any) -> _Aux:
+        """Take a value apart."""
+        leaves, tree = jax.tree.flatten(value, is_leaf=is_node)
+        arrays = [leaf for leaf in leaves if _is_array(leaf)]
+        return cls(arrays, (tree, tuple(None if _is_array(x) else _Kept(x) for x in leaves)))
+
+    def value(self) -> Any:
+        """Return the value again."""
+        tree, rest = self.rest
+        remaining = iter(self.arrays)
         leaves = [next(remaining) if kept is None else kept.value for kept in rest]
-        return cls(jax.tree.unflatten(tree, leaves))
+        return jax.tree.unflatten(tree, leaves)
+
+    def tree_flatten(self) -> Any:
+        return self.arrays, self.rest
+
+    @classmethod
+    def tree_unflatten(cls, rest: Any, arrays: Any) -> _Aux:
+        return cls(arrays, rest)
 
 
 class _Kept:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 from jaxsaw import _jax
@@ -41,6 +43,39 @@ def reason(fn: Any, roots: list[Node], arrays: list[Any]) -> str:
     if len(before[2]) != len(now[2]):
         return f"number of array arguments changed from {len(before[2])} to {len(now[2])}"
     return "shape or dtype of the state, a static argument or a JAX setting changed"
+
+
+def warn_of_repetition(fn: Any, name: str) -> None:
+    """Warn, once for each, of what has made a function be traced more than a few times.
+
+    Args:
+        fn: The compiled function, with its ``_history``.
+        name: How to call it.
+    """
+    what = _subject(fn._history[-1])
+    if what is None:
+        return
+    times = [_subject(line) for line in fn._history].count(what)
+    if times == _A_FEW:
+        advice = (
+            "pad to a few sizes, or pass a mask"
+            if what.startswith("array")
+            else "keep what changes often in a js.Variable, or pass it as an array"
+        )
+        warnings.warn(
+            f"{name} was traced {times} times because of the same thing, {what}. Each time costs a "
+            f"compilation: {advice}. jaxsaw.inspection.retraces tells them all.",
+            stacklevel=2,
+        )
+
+
+_A_FEW = 8
+
+
+def _subject(line: str) -> str | None:
+    """Return what changed, without the values: an attribute by its path, or an argument."""
+    found = re.match(r"static attribute changed: (.*?) from |(array argument \d+) changed", line)
+    return None if found is None else found[1] or found[2]
 
 
 def difference(one: Node, other: Node) -> str | None:
