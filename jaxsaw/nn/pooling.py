@@ -1,9 +1,9 @@
-"""Pooling over one and two spatial axes, channels first."""
+"""Pooling of windows: maxima, means and norms, channels first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from jax import Array
 
@@ -12,34 +12,22 @@ from jaxsaw.nn._factory import as_tuple
 from jaxsaw.nn.module import Module
 
 IntOrInts: TypeAlias = int | Sequence[int]
-Size: TypeAlias = int | Sequence[int | None] | None
 
 
-class MaxPool1d(Module):
-    """Take the maximum of each window over one spatial axis.
+class _Pool(Module):
+    """What poolings share; subclasses say which function they are."""
 
-    Args:
-        kernel_size: Size of the window.
-        stride: Step between windows; the window's size if None.
-        padding: What never wins, on both sides, at most half a window.
-        dilation: Step between the window's elements.
-        return_indices: Also return where each maximum was.
-        ceil_mode: Keep last windows that reach over the end.
+    _pool: ClassVar[Callable[..., Any]]
+    _shown: ClassVar[tuple[str, ...]] = ("kernel_size", "stride", "padding")
 
-    Shape:
-        - Input: ``(N, C, L)`` or ``(C, L)``
-        - Output: ``(N, C, L')`` or ``(C, L')``; with ``return_indices`` also integers of that
-          shape
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self._shown)
 
-    Raises:
-        ValueError: When called, if shape or settings don't fit.
 
-    Source: ``torch.nn.MaxPool1d``.
+class _MaxPool(_Pool):
+    """What maximum poolings share."""
 
-    Example:
-        >>> nn.MaxPool1d(2)(jnp.array([[[1.0, 3.0, 2.0, 0.0]]])).tolist()
-        [[[3.0, 2.0]]]
-    """
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
         self,
@@ -59,7 +47,7 @@ class MaxPool1d(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Array) -> Array | tuple[Array, Array]:
-        return F.max_pool1d(
+        return type(self)._pool(
             input,
             self.kernel_size,
             self.stride,
@@ -69,14 +57,93 @@ class MaxPool1d(Module):
             self.return_indices,
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+
+class _AvgPool(_Pool):
+    """What average poolings over two and three axes share."""
+
+    def __init__(
+        self,
+        kernel_size: IntOrInts,
+        stride: IntOrInts | None = None,
+        padding: IntOrInts = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Array) -> Array:
+        return type(self)._pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
         )
 
 
-class MaxPool2d(Module):
+class _LPPool(_Pool):
+    """What norm poolings share."""
+
+    _shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
+
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: IntOrInts,
+        stride: IntOrInts | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Array) -> Array:
+        return type(self)._pool(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """Take the maximum of each window over one spatial axis.
+
+    Args:
+        kernel_size: Size of the window.
+        stride: Step between windows; the window's size if None.
+        padding: What never wins, on both sides, at most half a window.
+        dilation: Step between the window's elements.
+        return_indices: Also return where each maximum was.
+        ceil_mode: Keep last windows that reach over the end.
+
+    Shape:
+        - Input: ``(N, C, L)`` or ``(C, L)``
+        - Output: ``(N, C, L')`` or ``(C, L')``; with ``return_indices`` also
+          integers of that shape
+
+    Raises:
+        ValueError: When called, if shape or settings don't fit.
+
+    Source: ``torch.nn.MaxPool1d``.
+
+    Example:
+        >>> nn.MaxPool1d(2)(jnp.array([[[1.0, 3.0, 2.0, 0.0]]])).tolist()
+        [[[3.0, 2.0]]]
+    """
+
+    _pool = staticmethod(F.max_pool1d)
+
+
+class MaxPool2d(_MaxPool):
     """Take the maximum of each window over two spatial axes.
 
     Args:
@@ -102,42 +169,39 @@ class MaxPool2d(Module):
         (8, 3, 3, 3)
     """
 
-    def __init__(
-        self,
-        kernel_size: IntOrInts,
-        stride: IntOrInts | None = None,
-        padding: IntOrInts = 0,
-        dilation: IntOrInts = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
-
-    def forward(self, input: Array) -> Array | tuple[Array, Array]:
-        return F.max_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-            self.return_indices,
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
+    _pool = staticmethod(F.max_pool2d)
 
 
-class AvgPool1d(Module):
+class MaxPool3d(_MaxPool):
+    """Take the maximum of each window over three spatial axes.
+
+    Args:
+        kernel_size: Size of the window, one int or one an axis.
+        stride: Step between windows; the window's size if None.
+        padding: What never wins, on both sides, at most half a window.
+        dilation: Step between the window's elements.
+        return_indices: Also return where each maximum was.
+        ceil_mode: Keep last windows that reach over the end.
+
+    Shape:
+        - Input: ``(N, C, D, H, W)`` or ``(C, D, H, W)``
+        - Output: ``(N, C, D', H', W')`` or ``(C, D', H', W')``; with ``return_indices`` also
+          integers of that shape
+
+    Raises:
+        ValueError: When called, if shape or settings don't fit.
+
+    Source: ``torch.nn.MaxPool3d``.
+
+    Example:
+        >>> nn.MaxPool3d(2)(jnp.ones((8, 3, 6, 6, 6))).shape
+        (8, 3, 3, 3, 3)
+    """
+
+    _pool = staticmethod(F.max_pool3d)
+
+
+class AvgPool1d(_Pool):
     """Take the mean of each window over one spatial axis.
 
     Args:
@@ -187,11 +251,8 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool2d(Module):
+class AvgPool2d(_AvgPool):
     """Take the mean of each window over two spatial axes.
 
     Args:
@@ -217,165 +278,114 @@ class AvgPool2d(Module):
         (8, 3, 3, 3)
     """
 
-    def __init__(
-        self,
-        kernel_size: IntOrInts,
-        stride: IntOrInts | None = None,
-        padding: IntOrInts = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
-
-    def forward(self, input: Array) -> Array:
-        return F.avg_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    _pool = staticmethod(F.avg_pool2d)
 
 
-class AdaptiveAvgPool1d(Module):
-    """Take means over one spatial axis so that ``output_size`` of them come out.
+class AvgPool3d(_AvgPool):
+    """Take the mean of each window over three spatial axes.
 
     Args:
-        output_size: Length of the output.
+        kernel_size: Size of the window, one int or one an axis.
+        stride: Step between windows; the window's size if None.
+        padding: Zeros on both sides, at most half a window.
+        ceil_mode: Keep last windows that reach over the end.
+        count_include_pad: Count padded zeros in the mean.
+        divisor_override: Divide each sum by this instead of a count.
+
+    Shape:
+        - Input: ``(N, C, D, H, W)`` or ``(C, D, H, W)``
+        - Output: ``(N, C, D', H', W')`` or ``(C, D', H', W')``
+
+    Raises:
+        ValueError: When called, if shape or settings don't fit.
+        TypeError: When called, if the input isn't floating.
+
+    Source: ``torch.nn.AvgPool3d``.
+
+    Example:
+        >>> nn.AvgPool3d(2)(jnp.ones((8, 3, 6, 6, 6))).shape
+        (8, 3, 3, 3, 3)
+    """
+
+    _pool = staticmethod(F.avg_pool3d)
+
+
+class LPPool1d(_LPPool):
+    """Take the p-norm of each window over one spatial axis: ``sum(x ** p) ** (1 / p)``.
+
+    Args:
+        norm_type: The ``p``, not 0. Powers are taken of ``x``, not of ``|x|``, as in PyTorch.
+        kernel_size: Size of the window.
+        stride: Step between windows; the window's size if None.
+        ceil_mode: Keep last windows that reach over the end; they count as if they were whole.
 
     Shape:
         - Input: ``(N, C, L)`` or ``(C, L)``
-        - Output: ``(N, C, output_size)`` or ``(C, output_size)``
+        - Output: ``(N, C, L')`` or ``(C, L')``
 
     Raises:
-        ValueError: When called, if the shape doesn't fit.
+        ValueError: When called, if shape or settings don't fit.
         TypeError: When called, if the input isn't floating.
 
-    Source: ``torch.nn.AdaptiveAvgPool1d``.
+    Source: ``torch.nn.LPPool1d``.
 
     Example:
-        >>> nn.AdaptiveAvgPool1d(2)(jnp.array([[[1.0, 3.0, 2.0]]])).tolist()
-        [[[2.0, 2.5]]]
+        >>> nn.LPPool1d(2, 2)(jnp.array([[[3.0, 4.0]]])).tolist()
+        [[[5.0]]]
     """
 
-    def __init__(self, output_size: IntOrInts) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: Array) -> Array:
-        return F.adaptive_avg_pool1d(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    _pool = staticmethod(F.lp_pool1d)
 
 
-class AdaptiveAvgPool2d(Module):
-    """Take means over two spatial axes so that ``output_size`` of them come out.
+class LPPool2d(_LPPool):
+    """Take the p-norm of each window over two spatial axes: ``sum(x ** p) ** (1 / p)``.
 
     Args:
-        output_size: Size of the output, one int or one an axis; None keeps the input's.
+        norm_type: The ``p``, not 0. Powers are taken of ``x``, not of ``|x|``, as in PyTorch.
+        kernel_size: Size of the window, one int or one an axis.
+        stride: Step between windows; the window's size if None.
+        ceil_mode: Keep last windows that reach over the end; they count as if they were whole.
 
     Shape:
         - Input: ``(N, C, H, W)`` or ``(C, H, W)``
-        - Output: ``(N, C, *output_size)`` or ``(C, *output_size)``
+        - Output: ``(N, C, H', W')`` or ``(C, H', W')``
 
     Raises:
-        ValueError: When called, if the shape doesn't fit.
+        ValueError: When called, if shape or settings don't fit.
         TypeError: When called, if the input isn't floating.
 
-    Source: ``torch.nn.AdaptiveAvgPool2d``.
+    Source: ``torch.nn.LPPool2d``.
 
     Example:
-        >>> nn.AdaptiveAvgPool2d((1, None))(jnp.ones((8, 3, 7, 5))).shape
-        (8, 3, 1, 5)
+        >>> nn.LPPool2d(2, 2)(jnp.ones((8, 3, 6, 6))).shape
+        (8, 3, 3, 3)
     """
 
-    def __init__(self, output_size: Size) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: Array) -> Array:
-        return F.adaptive_avg_pool2d(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    _pool = staticmethod(F.lp_pool2d)
 
 
-class AdaptiveMaxPool1d(Module):
-    """Take maxima over one spatial axis so that ``output_size`` of them come out.
+class LPPool3d(_LPPool):
+    """Take the p-norm of each window over three spatial axes: ``sum(x ** p) ** (1 / p)``.
 
     Args:
-        output_size: Length of the output.
-        return_indices: Also return where each maximum was.
+        norm_type: The ``p``, not 0. Powers are taken of ``x``, not of ``|x|``, as in PyTorch.
+        kernel_size: Size of the window, one int or one an axis.
+        stride: Step between windows; the window's size if None.
+        ceil_mode: Keep last windows that reach over the end; they count as if they were whole.
 
     Shape:
-        - Input: ``(N, C, L)`` or ``(C, L)``
-        - Output: ``(N, C, output_size)`` or ``(C, output_size)``; with ``return_indices`` also
-          integers of that shape
+        - Input: ``(N, C, D, H, W)`` or ``(C, D, H, W)``
+        - Output: ``(N, C, D', H', W')`` or ``(C, D', H', W')``
 
     Raises:
-        ValueError: When called, if the shape doesn't fit.
+        ValueError: When called, if shape or settings don't fit.
+        TypeError: When called, if the input isn't floating.
 
-    Source: ``torch.nn.AdaptiveMaxPool1d``.
-
-    Example:
-        >>> nn.AdaptiveMaxPool1d(2)(jnp.array([[[1.0, 2.0, 3.0]]])).tolist()
-        [[[2.0, 3.0]]]
-    """
-
-    def __init__(self, output_size: IntOrInts, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def forward(self, input: Array) -> Array | tuple[Array, Array]:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
-
-
-class AdaptiveMaxPool2d(Module):
-    """Take maxima over two spatial axes so that ``output_size`` of them come out.
-
-    Args:
-        output_size: Size of the output, one int or one an axis; None keeps the input's.
-        return_indices: Also return where each maximum was.
-
-    Shape:
-        - Input: ``(N, C, H, W)`` or ``(C, H, W)``
-        - Output: ``(N, C, *output_size)`` or ``(C, *output_size)``; with ``return_indices`` also
-          integers of that shape
-
-    Raises:
-        ValueError: When called, if the shape doesn't fit.
-
-    Source: ``torch.nn.AdaptiveMaxPool2d``.
+    Source: ``torch.nn.LPPool3d``.
 
     Example:
-        >>> nn.AdaptiveMaxPool2d((3, None))(jnp.ones((8, 3, 7, 5))).shape
-        (8, 3, 3, 5)
+        >>> nn.LPPool3d(2, 2)(jnp.ones((8, 3, 6, 6, 6))).shape
+        (8, 3, 3, 3, 3)
     """
 
-    def __init__(self, output_size: Size, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def forward(self, input: Array) -> Array | tuple[Array, Array]:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    _pool = staticmethod(F.lp_pool3d)

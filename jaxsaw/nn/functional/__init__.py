@@ -1,7 +1,5 @@
 """Pure functions of arrays, with PyTorch's names, arguments and numbers."""
 
-from jaxsaw.nn.functional.shape import fold, pad, pixel_shuffle, pixel_unshuffle, unfold
-
 from jaxsaw.nn.functional.activation import (
     celu,
     elu,
@@ -28,12 +26,33 @@ from jaxsaw.nn.functional.activation import (
     tanhshrink,
     threshold,
 )
+from jaxsaw.nn.functional.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from jaxsaw.nn.functional.attention import (
     multi_head_attention_forward,
     scaled_dot_product_attention,
 )
-from jaxsaw.nn.functional.conv import conv1d, conv2d, conv3d
-from jaxsaw.nn.functional.distance import cosine_similarity, normalize, pairwise_distance, pdist
+from jaxsaw.nn.functional.conv import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_tbc,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from jaxsaw.nn.functional.distance import (
+    cosine_similarity,
+    normalize,
+    pairwise_distance,
+    pdist,
+)
 from jaxsaw.nn.functional.dropout import (
     alpha_dropout,
     dropout,
@@ -43,6 +62,14 @@ from jaxsaw.nn.functional.dropout import (
     feature_alpha_dropout,
 )
 from jaxsaw.nn.functional.embedding import embedding, embedding_bag, one_hot
+from jaxsaw.nn.functional.fold import fold, unfold
+from jaxsaw.nn.functional.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
+from jaxsaw.nn.functional.interpolate import (
+    interpolate,
+    upsample,
+    upsample_bilinear,
+    upsample_nearest,
+)
 from jaxsaw.nn.functional.linear import bilinear, linear
 from jaxsaw.nn.functional.loss import (
     binary_cross_entropy,
@@ -72,35 +99,62 @@ from jaxsaw.nn.functional.loss_margin import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from jaxsaw.nn.functional.norm import batch_norm, group_norm, layer_norm, rms_norm
+from jaxsaw.nn.functional.norm import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
+from jaxsaw.nn.functional.padding import pad
 from jaxsaw.nn.functional.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
     max_pool1d,
     max_pool2d,
+    max_pool3d,
 )
 from jaxsaw.nn.functional.softmax import gumbel_softmax, log_softmax, softmax, softmin
+from jaxsaw.nn.functional.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from jaxsaw.nn.functional.vision import (
+    affine_grid,
+    channel_shuffle,
+    grid_sample,
+    native_channel_shuffle,
+    pixel_shuffle,
+    pixel_unshuffle,
+)
 
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
@@ -114,9 +168,12 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
@@ -125,23 +182,34 @@ __all__ = [
     "hardtanh",
     "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
     "linear_cross_entropy",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
+    "native_channel_shuffle",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -173,4 +241,7 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]

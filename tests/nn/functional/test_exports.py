@@ -13,6 +13,8 @@ DRAW = {
     "dropout3d",
     "alpha_dropout",
     "feature_alpha_dropout",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "multi_head_attention_forward",
     "gumbel_softmax",
     "rrelu",
