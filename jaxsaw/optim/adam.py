@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxsaw.optim.checks import check_betas, check_engine, check_not_negative
 from jaxsaw.optim.group import ParamGroup, bias_correction
-from jaxsaw.optim.optimizer import Item, Optimizer
+from jaxsaw.optim.optimizer import Optimizer
 from jaxsaw.optim.rule import rule
 
 Array = jax.Array
@@ -111,6 +110,8 @@ class Adam(Optimizer):
 
     _flags = ("amsgrad", "maximize", "decoupled_weight_decay")
     _precise = ("betas",)
+    _state_names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+    _rule = staticmethod(adam_update)
 
     def __init__(
         self,
@@ -150,17 +151,16 @@ class Adam(Optimizer):
         )
 
     def _slots(self, group: ParamGroup) -> tuple[str, ...]:
-        slots = ("exp_avg", "exp_avg_sq")
-        return (*slots, "max_exp_avg_sq") if group["amsgrad"] else slots
+        return self._state_names if group["amsgrad"] else self._state_names[:2]
 
-    def _update(self, group: ParamGroup, items: Sequence[Item], steps: Any) -> None:
+    def _settings(self, group: ParamGroup, steps: Any) -> dict[str, Any]:
         lr, decay = group["lr"].value, group["weight_decay"].value
         decoupled = group["decoupled_weight_decay"]
         beta1, beta2 = group["betas"]
         rest1, rest2 = beta1.complement(), beta2.complement()
-        sizes = lr / bias_correction(rest1, steps)
-        roots = jnp.sqrt(bias_correction(rest2, steps))
-        settings = dict(
+        return dict(
+            step_size=lr / bias_correction(rest1, steps),
+            root=jnp.sqrt(bias_correction(rest2, steps)),
             beta1=beta1.value,
             rest1=rest1,
             beta2=beta2.value,
@@ -170,14 +170,6 @@ class Adam(Optimizer):
             decoupled=decoupled,
             maximize=group["maximize"],
         )
-        boxes = [[item.slots[slot] for slot in self._slots(group)] for item in items]
-        for k, (p, g, _) in enumerate(items):
-            size, root = (x if x.ndim == 0 else x[k] for x in (sizes, roots))
-            new = adam_update(
-                p.value, g, *(box.value for box in boxes[k]), step_size=size, root=root, **settings
-            )
-            for box, array in zip((p, *boxes[k]), new, strict=False):
-                box.value = array
 
 
 class AdamW(Adam):

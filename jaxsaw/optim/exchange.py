@@ -102,15 +102,14 @@ def _by_name(
     numbers = [number for group in groups for number in group["params"]]
     name_of = dict(zip(numbers, names, strict=True))
     found = {name_of[number]: dict(slots) for number, slots in state.items()}
-    for name, p in zip(optimizer._names(), optimizer._params(), strict=True):
-        slots = {k: v for k, v in found.get(name, {}).items() if v is not None}
-        if not slots:
-            array = look(p)
-            slots = {slot: np.zeros(array.shape, array.dtype) for slot in optimizer._state[name]}
-            slots["step"] = 0
-        elif "step" not in slots:
-            slots["step"] = 1  # PyTorch doesn't count; what matters is that there was a first
-        found[name] = slots
+    for group in optimizer.param_groups:
+        for name, p in zip(group._names, group._params, strict=True):
+            slots = {k: v for k, v in found.get(name, {}).items() if v is not None}
+            if not slots:
+                slots = {**optimizer._begin(group, look(p)), "step": 0}
+            elif "step" not in slots:
+                slots["step"] = 1  # PyTorch doesn't count; what matters: there was a first
+            found[name] = slots
     named = [{**group, "params": [name_of[k] for k in group["params"]]} for group in groups]
     return found, named
 
@@ -196,7 +195,7 @@ def to_torch(optimizer: Optimizer) -> dict[str, Any]:
     for group in optimizer.param_groups:
         numbers = []
         for name in group._names:
-            if steps[number]:
+            if steps[number] or optimizer._begun:
                 slots = optimizer._state[name]
                 own = {slot: _tensor(np.asarray(box.value)) for slot, box in slots.items()}
                 if optimizer._counted:

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxsaw.optim import exchange
 from jaxsaw.optim.group import HyperParameter, ParamGroup, at_once, look, place
+from jaxsaw.optim.rule import rule
 from jaxsaw.state import scope as scopes
 from jaxsaw.state.graph import named_boxes
 from jaxsaw.state.node import Node, path_from_root
@@ -37,8 +38,10 @@ class Item(NamedTuple):
 class Optimizer(Stateful):
     """Base class of optimizers.
 
-    A subclass says in :meth:`_slots` which arrays it keeps for each Parameter, and in
-    :meth:`_update` how a step changes them.
+    A subclass names its formula in ``_rule``, a function of one Parameter's arrays (see
+    :func:`rule`), the arrays that the formula keeps in ``_state_names``, and gives it its
+    keywords in :meth:`_settings`. One that doesn't go Parameter by Parameter says in
+    :meth:`_update` what a step does.
 
     Args:
         params: Parameters, as an iterable of them, of ``(name, Parameter)`` pairs, or of dicts
@@ -58,11 +61,11 @@ class Optimizer(Stateful):
     Example:
         >>> import jax.numpy as jnp
         >>> class SignDescent(Optimizer):
+        ...     _rule = staticmethod(rule()(lambda p, g, *, lr: p - lr * jnp.sign(g)))
         ...     def __init__(self, params, lr):
         ...         super().__init__(params, {"lr": lr})
-        ...     def _update(self, group, items, steps):
-        ...         for p, g, _ in items:
-        ...             p.value = p.value - group["lr"] * jnp.sign(g)
+        ...     def _settings(self, group, steps):
+        ...         return {"lr": group["lr"].value}
         >>> w = nn.Parameter(jnp.zeros(2))
         >>> optimizer = SignDescent([w], lr=0.5)
         >>> optimizer.step([jnp.array([3.0, -7.0])])
@@ -75,6 +78,9 @@ class Optimizer(Stateful):
     _precise: ClassVar[tuple[str, ...]] = ()  # numbers of which the complement is used
     _dormant: ClassVar[tuple[str, ...]] = ()  # numbers that need no state while they are zero
     _counted: ClassVar[bool] = True  # whether PyTorch keeps the number of steps, too
+    _begun: ClassVar[bool] = False  # whether PyTorch has a state before the first step, too
+    _state_names: ClassVar[tuple[str, ...]] = ()  # the arrays of a Parameter that the rule takes
+    _rule: ClassVar[Callable[..., Any]]  # the formula
 
     def __init__(self, params: Any, defaults: Mapping[str, Any]) -> None:
         groups = _as_groups(type(self).__name__, params)
@@ -88,9 +94,26 @@ class Optimizer(Stateful):
 
     # What a subclass says.
 
+    def _settings(self, group: ParamGroup, steps: Any) -> dict[str, Any]:
+        """Return the keywords of the formula.
+
+        Args:
+            group: The group.
+            steps: How many steps there were with this one: a scalar, or one for each Parameter
+                that is changed. What depends on it may be one for each, too.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no _settings().")
+
     def _slots(self, group: ParamGroup) -> tuple[str, ...]:
-        """Return the names of the arrays, all zeros at first, that each Parameter needs."""
-        return ()
+        """Return those of ``_state_names`` that a group needs."""
+        return self._state_names
+
+    def _begin(self, group: ParamGroup, p: Any) -> dict[str, Any]:
+        """Return the first state of a Parameter, given an array like it: zeros of its shape."""
+        return {slot: jnp.zeros_like(p) for slot in self._slots(group)}
+
+    def _check(self, name: str, p: Any) -> None:
+        """Refuse a Parameter, given an array like it, that can't be trained so."""
 
     def _update(self, group: ParamGroup, items: Sequence[Item], steps: Any) -> None:
         """Write new values into the Parameters of a group, and into their slots.
@@ -100,7 +123,16 @@ class Optimizer(Stateful):
             items: What to change.
             steps: How many steps there were with this one: a scalar, or one for each item.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no _update().")
+        settings = self._settings(group, steps)
+        each = {key: x for key, x in settings.items() if getattr(x, "ndim", 0)}
+        for k, (p, g, slots) in enumerate(items):
+            boxes = [slots.get(name) for name in self._state_names]
+            state = [None if box is None else box.value for box in boxes]
+            own = {**settings, **{key: x[k] for key, x in each.items()}}
+            new = self._rule(p.value, g, *state, **own)
+            for box, array in zip((p, *boxes), new if boxes else (new,), strict=True):
+                if box is not None:
+                    box.value = array
 
     # Steps.
 
@@ -233,6 +265,8 @@ class Optimizer(Stateful):
             for name, p in group["params"]
         ]
         self._refuse_repeats(named)
+        for _, name, p in named:
+            self._check(name or _path(p), look(p))
         taken = set(self._names())
         names = iter([_free_name(name, p, taken) for _, name, p in named])
         made = []
@@ -251,20 +285,20 @@ class Optimizer(Stateful):
                     like=look(self.step_count),
                 )
             )
-        state = {name: self._zeros(group, p) for group in made for name, p in _members(group)}
+        state = {name: self._boxes(group, p) for group in made for name, p in _members(group)}
         lags = self._lags_with(len(state)) if old else None
         self._state = {**self._state, **state}
         self.param_groups = [*self.param_groups, *made]
         if lags is not None:
             self._lags = lags
 
-    def _zeros(self, group: ParamGroup, p: Any) -> dict[str, Variable]:
-        return {slot: Variable.own(jnp.zeros_like(look(p))) for slot in self._slots(group)}
+    def _boxes(self, group: ParamGroup, p: Any) -> dict[str, Variable]:
+        return {slot: Variable.own(x) for slot, x in self._begin(group, look(p)).items()}
 
     def _fill_slots(self, group: ParamGroup) -> None:
         """Make the state that a group needs since one of its settings has changed."""
         missing = {
-            name: {**self._zeros(group, p), **self._state[name]} for name, p in _members(group)
+            name: {**self._boxes(group, p), **self._state[name]} for name, p in _members(group)
         }
         self._state = {**self._state, **missing}
 
@@ -568,4 +602,4 @@ def _home_of(params: Sequence[Any]) -> tuple[Any, Any]:
     return dtype, None
 
 
-__all__ = ["HyperParameter", "Item", "Optimizer", "ParamGroup"]
+__all__ = ["HyperParameter", "Item", "Optimizer", "ParamGroup", "rule"]

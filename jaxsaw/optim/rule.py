@@ -22,7 +22,7 @@ def rule(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     As a function of its own it is traced once for all parameters of a shape.
 
     Args:
-        *static: Which keywords are flags.
+        *static: Which keywords are flags. One that is called ``dtype`` is given the parameter's.
 
     Example:
         >>> @rule()
@@ -36,9 +36,11 @@ def rule(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         @functools.partial(jax.jit, static_argnames=static)
         @functools.wraps(formula)
         def compiled(p: Any, g: Any, *state: Any, **settings: Any) -> Any:
+            if "dtype" in static:
+                settings["dtype"] = p.dtype
             dtypes = [None if x is None else x.dtype for x in (p, *state)]
-            is_complex = jnp.issubdtype(p.dtype, jnp.complexfloating)
-            arrays = [_as_real(x) if is_complex else x for x in (p, _conjugate(g), *state)]
+            flags = [x is not None and jnp.iscomplexobj(x) for x in (p, *state)]
+            arrays = [_as_real(x) for x in (p, jnp.conj(g) if flags[0] else g, *state)]
             dtype = working_dtype([arrays[0], *arrays[2:]])
             arrays = [x if x is None else x.astype(dtype) for x in arrays]
             for name, value in settings.items():
@@ -47,8 +49,7 @@ def rule(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             new = formula(*arrays, **settings)
             if not isinstance(new, tuple):
                 new = (new,)
-            if is_complex:
-                new = tuple(x if x is None else jax.lax.complex(x[0], x[1]) for x in new)
+            new = tuple(jax.lax.complex(x[0], x[1]) if z else x for x, z in zip(new, flags))
             new = tuple(x if x is None else x.astype(dtypes[i]) for i, x in enumerate(new))
             return new if len(new) > 1 else new[0]
 
@@ -72,10 +73,8 @@ def working_dtype(arrays: Iterable[Any]) -> Any:
     return jnp.dtype(jnp.float64 if is_wide else jnp.float32)
 
 
-def _conjugate(x: Any) -> Any:
-    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
-
-
 def _as_real(x: Any) -> Any:
-    """Return an array with the real and the imaginary part along a new first axis."""
-    return None if x is None else jnp.stack([jnp.real(x), jnp.imag(x)])
+    """Return a complex array with the real and the imaginary part along a new first axis."""
+    if x is None or not jnp.iscomplexobj(x):
+        return x
+    return jnp.stack([jnp.real(x), jnp.imag(x)])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxsaw.optim.checks import check_engine, check_not_negative
-from jaxsaw.optim.group import HyperParameter, ParamGroup
-from jaxsaw.optim.optimizer import Item, Optimizer
+from jaxsaw.optim.group import ParamGroup
+from jaxsaw.optim.optimizer import Optimizer
 from jaxsaw.optim.rule import rule
 
 Array = jax.Array
@@ -94,6 +93,8 @@ class SGD(Optimizer):
     _precise = ("dampening",)
     _dormant = ("momentum",)
     _counted = False
+    _state_names = ("momentum_buffer",)
+    _rule = staticmethod(sgd_update)
 
     def __init__(
         self,
@@ -133,29 +134,19 @@ class SGD(Optimizer):
         )
 
     def _slots(self, group: ParamGroup) -> tuple[str, ...]:
-        return ("momentum_buffer",) if isinstance(group["momentum"], HyperParameter) else ()
+        return self._state_names if group.is_boxed("momentum") else ()
 
-    def _update(self, group: ParamGroup, items: Sequence[Item], steps: Any) -> None:
-        settings = dict(
-            lr=group["lr"].value,
+    def _settings(self, group: ParamGroup, steps: Any) -> dict[str, Any]:
+        lr = group["lr"].value
+        momentum = gain = jnp.zeros((), lr.dtype)
+        if group.is_boxed("momentum"):
+            momentum = group["momentum"].value
+            gain = jnp.where(steps == 1, 1, group["dampening"].complement())
+        return dict(
+            lr=lr,
             weight_decay=group["weight_decay"].value,
+            momentum=momentum,
+            gain=gain,
             nesterov=group["nesterov"],
             maximize=group["maximize"],
         )
-        if not self._slots(group):
-            unused = jnp.zeros((), settings["lr"].dtype)
-            for p, g, _ in items:
-                p.value, _ = sgd_update(p.value, g, momentum=unused, gain=unused, **settings)
-            return
-        momentum = group["momentum"].value
-        gains = jnp.where(steps == 1, 1, group["dampening"].complement())
-        for k, (p, g, slots) in enumerate(items):
-            buffer = slots["momentum_buffer"]
-            p.value, buffer.value = sgd_update(
-                p.value,
-                g,
-                buffer.value,
-                momentum=momentum,
-                gain=gains if gains.ndim == 0 else gains[k],
-                **settings,
-            )

@@ -2,7 +2,7 @@
 
 Run ``python -m tests.goldens.make_optim`` from the repository's root, with PyTorch installed.
 ``optim.npz`` holds, for each optimizer, all parameters after each of ``RECORDED`` steps as one flat
-array, without and with skipped gradients, and for each schedule the rates of two groups by epoch.
+array, for some also with skipped gradients, and for each schedule the rates of two groups by epoch.
 """
 
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from tests.optim.cases import (
     CASES,
     EPOCHS,
+    MORE,
     RATES,
     RECORDED,
     SCHEDULES,
@@ -60,6 +61,7 @@ def main() -> None:
     for name, make in CASES.items():
         arrays[name] = trajectory(make, gradients)
         arrays[f"{name}, skipping"] = trajectory(make, some_gradients)
+    arrays |= {name: trajectory(make, gradients) for name, make in MORE.items()}
     arrays |= {f"schedule {name}": rates(make) for name, make in SCHEDULES.items()}
     np.savez_compressed(PATH, **arrays)
     print(f"{PATH}: {len(arrays)} arrays, {PATH.stat().st_size / 1000:.0f} kB")

@@ -46,6 +46,36 @@ CASES = {
     "adamw maximize": lambda o, p: o.AdamW(p, lr=0.01, maximize=True),
 }
 
+# Families with fewer tests each.
+MORE = {
+    "adadelta": lambda o, p: o.Adadelta(p, lr=0.5),
+    "adadelta decay": lambda o, p: o.Adadelta(p, 0.5, 0.8, 1e-4, 0.1, maximize=True),
+    "adagrad": lambda o, p: o.Adagrad(p, lr=0.05),
+    "adagrad decay": lambda o, p: o.Adagrad(p, 0.05, 0.01, 0.1, 0.1, 1e-8, maximize=True),
+    "adamax": lambda o, p: o.Adamax(p, lr=0.01),
+    "adamax decay": lambda o, p: o.Adamax(p, 0.01, (0.5, 0.9), 1e-3, 0.1, maximize=True),
+    "asgd": lambda o, p: o.ASGD(p, lr=0.01),
+    "asgd average": lambda o, p: o.ASGD(p, 0.02, 0.01, 0.6, 20, 0.1, maximize=True),
+    "nadam": lambda o, p: o.NAdam(p, lr=0.01, weight_decay=0.1),
+    "nadam decoupled": lambda o, p: o.NAdam(
+        p, 0.01, (0.8, 0.99), 1e-6, 0.1, 0.01, decoupled_weight_decay=True, maximize=True
+    ),
+    "radam": lambda o, p: o.RAdam(p, lr=0.01, weight_decay=0.1),
+    "radam decoupled": lambda o, p: o.RAdam(
+        p, 0.01, (0.5, 0.9), 1e-6, 0.1, decoupled_weight_decay=True, maximize=True
+    ),
+    "radam zero betas": lambda o, p: o.RAdam(p, lr=0.01, betas=(0.0, 0.0)),
+    "radam long memory": lambda o, p: o.RAdam(p, lr=0.01, betas=(0.9, 0.99999)),
+    "rmsprop": lambda o, p: o.RMSprop(p, lr=0.01, weight_decay=0.1),
+    "rmsprop momentum": lambda o, p: o.RMSprop(p, 0.01, 0.9, momentum=0.9, maximize=True),
+    "rmsprop centered": lambda o, p: o.RMSprop(p, lr=0.01, centered=True),
+    "rmsprop both": lambda o, p: o.RMSprop(p, 0.01, 0.95, 1e-6, 0.1, 0.5, centered=True),
+    "rprop": lambda o, p: o.Rprop(p, lr=0.01),
+    "rprop etas": lambda o, p: o.Rprop(p, 0.1, (0.3, 1.5), (1e-3, 0.2), maximize=True),
+    "adafactor": lambda o, p: o.Adafactor(p, lr=0.1, weight_decay=0.1),
+    "adafactor eps": lambda o, p: o.Adafactor(p, 0.1, -0.5, (1e-3, 1e-2), 2.0, maximize=True),
+}
+
 SCHEDULES = {
     "lambda": lambda s, o: s.LambdaLR(o, lambda epoch: 0.95**epoch),
     "lambdas": lambda s, o: s.LambdaLR(o, [lambda e: 1 / (1 + e), lambda e: 0.5 + 0.01 * e]),

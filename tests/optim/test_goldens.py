@@ -12,6 +12,7 @@ from jaxsaw.nn import Parameter
 from tests.optim.cases import (
     CASES,
     EPOCHS,
+    MORE,
     RATES,
     RECORDED,
     SCHEDULES,
@@ -23,12 +24,13 @@ from tests.optim.cases import (
 GOLDENS = dict(np.load(Path(__file__).parents[1] / "goldens" / "optim.npz"))
 
 
-@pytest.mark.parametrize("skipping", [False, True])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name, skipping", [*((n, s) for n in CASES for s in (False, True)), *((n, False) for n in MORE)]
+)
 def test_trajectory(name, skipping):
     recorded = GOLDENS[f"{name}, skipping" if skipping else name]
     params = [Parameter(jnp.asarray(v)) for v in values()]
-    optimizer = CASES[name](optim, params)
+    optimizer = {**CASES, **MORE}[name](optim, params)
     # Each set of gradients that are there would be traced by itself.
     step = optimizer.step if skipping else js.jit(lambda grads: optimizer.step(grads))
     grads = some_gradients if skipping else gradients
