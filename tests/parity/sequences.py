@@ -1,10 +1,12 @@
 """Rows of ``tests/nn/sequence_cases.py`` in both frameworks."""
 
+import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxsaw as js
 from jaxsaw import nn
@@ -14,7 +16,7 @@ from tests.parity.oracle import assert_close, is_float, to_jax, to_torch, torch
 
 def both(row: Row) -> tuple[Any, Any]:
     """Build both layers with the same values, and check that names, states and texts agree."""
-    ours, theirs = row.make(nn, rngs=js.Rngs(0)), row.make(torch.nn)
+    ours, theirs = row.build(), row.make(torch.nn)
     state = row.state(theirs.state_dict())
     theirs.load_state_dict({name: torch.tensor(value) for name, value in state.items()})
     assert list(ours.state_dict()) == list(theirs.state_dict())
@@ -28,8 +30,11 @@ def both(row: Row) -> tuple[Any, Any]:
     return ours, theirs
 
 
-def compare(row: Row, tolerance: float = 2e-5) -> None:
-    """Compare outputs, and gradients with respect to parameters and inputs."""
+def compare(row: Row, tolerance: float = 2e-5, *, by_step: bool = False) -> None:
+    """Compare outputs, and gradients with respect to parameters and inputs.
+
+    With ``by_step``, loops are Python's: then all rows share the few operations to compile.
+    """
     ours, theirs = both(row)
     args, kwargs = row.arrays()
     tensors = jax.tree.map(lambda v: to_torch(v, grad=row.grad), (args, kwargs))
@@ -50,8 +55,9 @@ def compare(row: Row, tolerance: float = 2e-5) -> None:
     if not row.grad:
         got = outputs_of(ours, floats)[1]
     else:
-        run = js.jit(js.value_and_grad(outputs_of, (0, 1), has_aux=True))
-        (_, got), (grads, input_grads) = run(ours, floats)
+        run = js.value_and_grad(outputs_of, (0, 1), has_aux=True)
+        with jax.disable_jit(by_step):
+            (_, got), (grads, input_grads) = run(ours, floats)
     assert len(got) == len(expected)
     for y, e in zip(got, expected, strict=True):
         assert y.dtype == jnp.float32
@@ -73,3 +79,11 @@ def compare(row: Row, tolerance: float = 2e-5) -> None:
     found = [*(grads[name] for name in named), *input_grads]
     for name, g, w in zip([*named, *map(str, places)], found, wanted, strict=True):
         assert_close(g, w, 2 * tolerance, f"gradient of {name}")
+
+
+def refused(case: Any) -> None:
+    """Check that PyTorch raises too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception):  # noqa: B017
+            case.run(torch.nn, torch.ones, torch.tensor)

@@ -145,7 +145,8 @@ def _largest(rows: Array, counted: Array, ids: Array | None, bags: int) -> Array
     values = lax.stop_gradient(jnp.where(counted, rows, -jnp.inf))  # (n, D)
     best = jax.ops.segment_max(values, ids, bags)  # (B, D)
     places = jnp.arange(n)[:, None]
-    hits = jnp.where(counted & (values == best[ids]), places, n)
+    wins = (values == best[ids]) | jnp.isnan(values)
+    hits = jnp.where(counted & wins, places, n)
     first = jax.ops.segment_min(hits, ids, bags)  # (B, D)
     found = jnp.take_along_axis(rows, jnp.minimum(first, max(n - 1, 0)), 0) if n else best
     return jnp.where(first < n, found, 0)

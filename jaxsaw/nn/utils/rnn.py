@@ -12,6 +12,17 @@ from jax import Array
 
 from jaxsaw.nn.functional._common import is_concrete
 
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
+
 
 class _Fields(NamedTuple):
     data: Array
