@@ -1,6 +1,7 @@
 """Modules, layers and losses, with PyTorch's names, arguments and shapes."""
 
 from jaxsaw.nn import functional, init, utils
+from jaxsaw.nn._lazy import UninitializedBuffer, UninitializedParameter
 from jaxsaw.nn.activation import (
     CELU,
     ELU,
@@ -39,14 +40,7 @@ from jaxsaw.nn.adaptive_pooling import (
 from jaxsaw.nn.attention import MultiheadAttention
 from jaxsaw.nn.batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from jaxsaw.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from jaxsaw.nn.conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
+from jaxsaw.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from jaxsaw.nn.distance import CosineSimilarity, PairwiseDistance
 from jaxsaw.nn.dropout import (
     AlphaDropout,
@@ -60,6 +54,21 @@ from jaxsaw.nn.embedding import Embedding, EmbeddingBag
 from jaxsaw.nn.fold import Fold, Unfold
 from jaxsaw.nn.fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
 from jaxsaw.nn.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from jaxsaw.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from jaxsaw.nn.linear import Bilinear, Identity, Linear
 from jaxsaw.nn.loss import (
     BCELoss,
@@ -121,16 +130,7 @@ from jaxsaw.nn.pooling import (
     MaxPool2d,
     MaxPool3d,
 )
-from jaxsaw.nn.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    GRUCell,
-    LSTMCell,
-    RNNBase,
-    RNNCell,
-    RNNCellBase,
-)
+from jaxsaw.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from jaxsaw.nn.shape import Flatten, Unflatten
 from jaxsaw.nn.softmax import LogSoftmax, Softmax, Softmax2d, Softmin
 from jaxsaw.nn.stack import Stack
@@ -225,6 +225,19 @@ __all__ = [
     "LSTM",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LinearCrossEntropyLoss",
@@ -298,6 +311,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",

@@ -421,14 +421,14 @@ def gaussian_nll_loss(
     x, goal = promote(floating(name, input), floating(name, target, "target"))
     check_broadcast(name, x, goal)
     out, (x, goal) = x.dtype, (v.astype(accumulator(x.dtype)) for v in (x, goal))
-    v = floating(name, var, "var") if hasattr(var, "dtype") else jnp.full(x.shape, var, x.dtype)
-    v = v.astype(x.dtype)
+    v = jnp.broadcast_to(var, x.shape) if isinstance(var, int | float) else jnp.asarray(var)
+    shape, v = v.shape, v.astype(x.dtype)
     v = v[..., None] if v.shape == x.shape[:-1] and x.ndim else v
     others = [a for a, b in zip(v.shape, x.shape, strict=False) if a != b]
     if v.ndim != x.ndim or others not in ([], [1]):
         raise ValueError(
             f"{name}: expected var {x.shape}, {x.shape[:-1]} or with one axis of size 1, "
-            f"got {jnp.shape(var)}."
+            f"got {shape}."
         )
     if is_concrete(v) and v.size and np.asarray(v).min() < 0:
         raise ValueError(f"{name}: expected var of at least 0, got {np.asarray(v).min()}.")
