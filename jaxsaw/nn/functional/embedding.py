@@ -219,9 +219,11 @@ def _rows(
         if is_box(weight):
             weight.value = table  # type: ignore[union-attr]
 
-    # A negative index would count from the end; out of range instead, it gives NaN.
-    index = jnp.where(index < 0, jnp.asarray(rows, index.dtype), index)
-    y = jnp.take(table, index, axis=0, mode="fill")  # (*input.shape, dim)
+    # Not table[index], where a negative index counts from the end: out of range, it gives NaN.
+    axes = lax.GatherDimensionNumbers(
+        offset_dims=(index.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    y = lax.gather(table, index[..., None], axes, (1, table.shape[1]), mode="fill")
     if scale_grad_by_freq:
         count = jnp.zeros(rows, table.dtype).at[index].add(1)
         share = 1 / jnp.maximum(count, 1)[index][..., None]
