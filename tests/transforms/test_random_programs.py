@@ -3,21 +3,29 @@
 A program is a list of calls of a few functions, with changes of attributes and of structure between
 them. A function is a list of operations: reads, writes, draws, nested transforms, exceptions. It
 runs twice on equal objects, once eagerly and once compiled, and both must agree after each call: in
-every box, stream, result and exception.
+every box, stream, result and exception. Loops, branches, lanes and rematerialisation are plain
+Python in the eager run, and jaxsaw's transforms in the compiled one.
+
+    JAXSAW_PROGRAMS=2000 JAXSAW_SEED=1 pytest tests/transforms/test_random_programs.py
+
+runs that many programs of another seed than usual.
 """
 
+import collections
 import contextlib
 import copy
+import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import jaxsaw as js
 from jaxsaw import nn
 
+LATE = {f"{prefix}{name}.count" for prefix in ("", "rngs.") for name in ("other", "third")}
 NODES = 3
 FLOATS = 2
 
@@ -40,9 +48,10 @@ class Thing(js.Stateful):
 
 
 class World:
-    """The objects of one run."""
+    """The objects of one run; ``plain`` says that control flow is Python's."""
 
-    def __init__(self, edges, ties):
+    def __init__(self, edges, ties, plain):
+        self.plain = plain
         self.rngs = js.Rngs(7, noise=3)
         self.things = [Thing(n, self.rngs) for n in range(NODES)]
         for a, b in edges:
@@ -57,57 +66,129 @@ class World:
                 if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
                     array = jax.random.key_data(array)
                 found[i, name] = np.asarray(array)
-        return found
+        # A stream that only a branch asks for is there, unused, when the other one was taken.
+        return {key: array for key, array in found.items() if key[1] not in LATE or array.any()}
 
 
 def run(ops, world, things, x):
     """Interpret a list of operations."""
     total = jnp.zeros(FLOATS)
-    for op, *rest in ops:
-        if op == "read":
-            thing, name = rest
-            total = total + 0.5 * getattr(things[thing], name) * things[thing].factor
-        elif op == "write":
-            a, name, b = rest
-            getattr(things[a], name).value = jnp.tanh(0.5 * things[b].w + total) + x
-        elif op == "count":
-            thing, n = rest
-            things[thing].count += n
-        elif op == "item":
-            things[rest[0]].seen[1] = x[0]
-        elif op == "swap":
-            a, b = rest
-            one, two = things[a].seen, things[b].seen
-            one.value, two.value = two.value, one.value
-        elif op == "alias":
-            a, b = rest
-            things[a].seen.value = things[b].w.value
-        elif op == "draw":
-            key = world.rngs.next(rest[0])
-            total = total + jax.random.uniform(key, (FLOATS,))
-        elif op == "others":
-            for other in things[rest[0]].others:
-                other.count += 1
-                total = total + other.b * 0.1
-        elif op == "jit":
-            inner = js.jit(lambda x, ops=rest[0]: run(ops, world, things, x))
-            total = total + 0.1 * inner(x * 2.0)
-        elif op == "grad":
-            thing, inner_ops = rest
-
-            def loss(m, ops=inner_ops, thing=thing):
-                out = run(ops, world, things, x)
-                return jnp.tanh(out * m.w + m.b).sum()
-
-            grads = js.grad(loss)(things[thing])
-            total = total + sum(0.1 * g for g in grads.values())
-        elif op == "caught":
-            with contextlib.suppress(Oops):
-                js.jit(lambda x, ops=rest[0]: run([*ops, ("raise",)], world, things, x))(x)
-        elif op == "raise":
-            raise Oops
+    for op in ops:
+        total = perform(op, total, world, things, x)
     return jnp.tanh(total)
 
+
+def perform(operation, total, world, things, x):
+    """Interpret one operation; return what the function's result is then."""
+    op, *rest = operation
+    if op == "read":
+        thing, name = rest
+        total = total + 0.5 * getattr(things[thing], name) * things[thing].factor
+    elif op == "write":
+        a, name, b = rest
+        getattr(things[a], name).value = jnp.tanh(0.5 * things[b].w + total) + x
+    elif op == "count":
+        thing, n = rest
+        things[thing].count += n
+    elif op == "item":
+        things[rest[0]].seen[1] = x[0]
+    elif op == "swap":
+        a, b = rest
+        one, two = things[a].seen, things[b].seen
+        one.value, two.value = two.value, one.value
+    elif op == "alias":
+        a, b = rest
+        things[a].seen.value = things[b].w.value
+    elif op == "draw":
+        key = world.rngs.next(rest[0])
+        total = total + jax.random.uniform(key, (FLOATS,))
+    elif op == "others":
+        for other in things[rest[0]].others:
+            other.count += 1
+            total = total + other.b * 0.1
+    elif op == "jit":
+        inner = js.jit(lambda x, ops=rest[0]: run(ops, world, things, x))
+        total = total + 0.1 * inner(x * 2.0)
+    elif op == "grad":
+        thing, inner_ops = rest
+
+        def loss(m, ops=inner_ops, thing=thing):
+            out = run(ops, world, things, x)
+            return jnp.tanh(out * m.w + m.b).sum()
+
+        grads = js.grad(loss)(things[thing])
+        total = total + sum(0.1 * g for g in grads.values())
+    elif op == "jvp":
+        thing, inner_ops = rest
+
+        def value(m, ops=inner_ops, thing=thing):
+            return run(ops, world, things, x) * m.w
+
+        ones = {"w": jnp.ones(FLOATS)}
+        total = total + 0.1 * js.jvp(value, (things[thing],), (ones,))[1]
+    elif op == "remat":
+        wrap = (lambda f: f) if world.plain else js.remat
+        total = total + 0.1 * wrap(lambda x, ops=rest[0]: run(ops, world, things, x))(x)
+    elif op in LOOPS:
+        n, inner_ops = rest
+
+        def step(h, i, ops=inner_ops):
+            return jnp.tanh(h + run(ops, world, things, x * (i + 1.0)))
+
+        total = (_python_loop if world.plain else LOOPS[op])(step, total, n)
+    elif op == "cond":
+        thing, ops_a, ops_b = rest
+        pred = things[thing].count % 2 == 0
+        branches = [lambda x, ops=ops: run(ops, world, things, x) for ops in (ops_a, ops_b)]
+        if world.plain:
+            total = total + 0.1 * branches[0 if bool(pred) else 1](x)
+        else:
+            total = total + 0.1 * js.cond(pred, *branches, x)
+    elif op == "switch":
+        thing, *several = rest
+        index = jnp.clip(things[thing].count, 0, len(several) - 1)
+        branches = [lambda x, ops=ops: run(ops, world, things, x) for ops in several]
+        if world.plain:
+            total = total + 0.1 * branches[int(index)](x)
+        else:
+            total = total + 0.1 * js.switch(index, branches, x)
+    elif op == "vmap":
+
+        def lane(x, ops=rest[0]):
+            return run(ops, world, things, x)
+
+        xs = jnp.stack([x, x * 2.0, x - 1.0])
+        out = jnp.stack([lane(x) for x in xs]) if world.plain else js.vmap(lane)(xs)
+        total = total + 0.1 * out.sum(0)
+    elif op == "caught":
+        with contextlib.suppress(Oops):
+            js.jit(lambda x, ops=rest[0]: run([*ops, ("raise",)], world, things, x))(x)
+    elif op == "raise":
+        raise Oops
+    return total
+
+
+def _python_loop(step, h, n):
+    for i in range(n):
+        h = step(h, float(i))
+    return h
+
+
+def _while(step, h, n):
+    return js.while_loop(
+        lambda carry: carry[0] < n,
+        lambda carry: (carry[0] + 1.0, step(carry[1], carry[0])),
+        (0.0, h),
+    )[1]
+
+
+LOOPS = {
+    "scan": lambda step, h, n: js.scan(
+        lambda h, i: (step(h, i), None), h, jnp.arange(n, dtype=jnp.float32)
+    )[0],
+    "fori": lambda step, h, n: js.fori_loop(0, n, lambda i, h: step(h, i.astype(jnp.float32)), h),
+    "while": _while,
+}
 
 node = st.integers(0, NODES - 1)
 plain = st.one_of(
@@ -120,14 +201,34 @@ plain = st.one_of(
     st.tuples(st.just("draw"), st.sampled_from(["noise", "other", "third"])),
     st.tuples(st.just("others"), node),
 )
-inner = st.lists(plain, min_size=1, max_size=3)
+reading = st.one_of(
+    st.tuples(st.just("read"), node, st.sampled_from(["w", "b", "seen"])),
+)
+
+
+def nesting(ops):
+    """Return operations with others inside."""
+    block = st.lists(ops, min_size=1, max_size=3)
+    trips = st.integers(0, 3)
+    return st.one_of(
+        ops,
+        ops,
+        st.tuples(st.just("jit"), block),
+        st.tuples(st.sampled_from(["grad", "jvp"]), node, block),
+        st.tuples(st.just("remat"), block),
+        st.tuples(st.sampled_from(["scan", "fori"]), trips, block),
+        st.tuples(st.just("cond"), node, block, block),
+        st.tuples(st.just("switch"), node, block, block, block),
+        st.tuples(st.just("vmap"), st.lists(reading, min_size=1, max_size=3)),
+        st.tuples(st.just("caught"), block),
+    )
+
+
 operation = st.one_of(
     plain,
-    plain,
-    plain,
-    st.tuples(st.just("jit"), inner),
-    st.tuples(st.just("grad"), node, inner),
-    st.tuples(st.just("caught"), inner),
+    nesting(plain),
+    nesting(nesting(plain)),
+    st.tuples(st.just("while"), st.integers(0, 3), st.lists(plain, min_size=1, max_size=3)),
 )
 body = st.tuples(st.lists(operation, min_size=1, max_size=4), st.sampled_from([False] * 7 + [True]))
 change = st.one_of(
@@ -165,13 +266,32 @@ def alter(world, change, held):
         held.append((array, np.array(array)))
 
 
-@settings(max_examples=100)
+PROGRAMS = int(os.environ.get("JAXSAW_PROGRAMS", "60"))
+PHASES = 5 if PROGRAMS <= 60 else 3  # a long search doesn't shrink what it finds
+SEED = int(os.environ.get("JAXSAW_SEED", "0"))
+SEEN = collections.Counter()  # how often each operation, and each pair of nested ones, was run
+
+
+def count(ops, outer=""):
+    for op, *rest in ops:
+        SEEN[f"{outer}{op}"] += 1
+        for part in rest:
+            if isinstance(part, list):
+                count(part, f"{op} > ")
+
+
+@seed(SEED)
+@settings(
+    max_examples=PROGRAMS, derandomize=False, phases=list(Phase)[: 5 if PROGRAMS <= 60 else 3]
+)
 @given(
     edges=pairs, ties=pairs, bodies=st.tuples(body, body), calls=st.lists(call, max_size=5),
     passed=st.booleans(),
 )  # fmt: skip
 def test_a_compiled_program_does_what_it_does_eagerly(edges, ties, bodies, calls, passed):
-    eager, compiled = World(edges, ties), World(edges, ties)
+    eager, compiled = World(edges, ties, plain=True), World(edges, ties, plain=False)
+    for ops, _ in bodies:
+        count(ops)
 
     def functions(world):
         def make(ops, raises):
@@ -222,3 +342,15 @@ def _same(expected, got, exactly=False):
             np.testing.assert_array_equal(got[name], value, str(name))
         else:
             np.testing.assert_allclose(got[name], value, rtol=2e-5, atol=1e-6, err_msg=str(name))
+
+
+def test_what_the_programs_were_made_of():
+    """Every operation occurred; with more programs than usual, print how often."""
+    if PROGRAMS > 60:
+        for name, times in sorted(SEEN.items()):
+            print(f"{times:7d} {name}")
+    expected = (
+        "read write count item swap alias draw others jit grad jvp remat scan fori while cond"
+    )
+    missing = {*expected.split(), "switch", "vmap", "caught"} - SEEN.keys()
+    assert not missing or PROGRAMS < 60
