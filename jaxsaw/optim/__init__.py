@@ -8,6 +8,7 @@ from jaxsaw.optim.adamax import Adamax
 from jaxsaw.optim.asgd import ASGD
 from jaxsaw.optim.clip import clip_grad_norm, clip_grad_value, global_norm
 from jaxsaw.optim.lamb import Lamb
+from jaxsaw.optim.lbfgs import LBFGS
 from jaxsaw.optim.lion import Lion
 from jaxsaw.optim.muon import Muon
 from jaxsaw.optim.nadam import NAdam
@@ -27,6 +28,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "LBFGS",
     "Lamb",
     "Lion",
     "Muon",

@@ -105,7 +105,10 @@ def _by_name(
     for group in optimizer.param_groups:
         for name, p in zip(group._names, group._params, strict=True):
             slots = {k: v for k, v in found.get(name, {}).items() if v is not None}
-            if not slots:
+            slots = optimizer._from_torch(slots)
+            if not slots and not optimizer._state[name]:
+                slots = {}
+            elif not slots:
                 slots = {**optimizer._begin(group, look(p)), "step": 0}
             elif "step" not in slots:
                 slots["step"] = 1  # PyTorch doesn't count; what matters: there was a first
@@ -115,7 +118,7 @@ def _by_name(
 
 
 def _count(state: Mapping[str, Mapping[str, Any]]) -> int:
-    return max((int(np.asarray(_numpy(slots["step"]))) for slots in state.values()), default=0)
+    return max((int(np.asarray(_numpy(s["step"]))) for s in state.values() if s), default=0)
 
 
 def _pair_groups(
@@ -198,6 +201,7 @@ def to_torch(optimizer: Optimizer) -> dict[str, Any]:
             if steps[number] or optimizer._begun:
                 slots = optimizer._state[name]
                 own = {slot: _tensor(np.asarray(box.value)) for slot, box in slots.items()}
+                own = optimizer._to_torch(own)
                 if optimizer._counted:
                     own["step"] = _tensor(steps[number].astype(np.float32))
                 state[number] = own

@@ -302,6 +302,14 @@ class Optimizer(Stateful):
         }
         self._state = {**self._state, **missing}
 
+    def _from_torch(self, slots: dict[str, Any]) -> dict[str, Any]:
+        """Return the state of a Parameter, given what PyTorch keeps."""
+        return slots
+
+    def _to_torch(self, slots: dict[str, Any]) -> dict[str, Any]:
+        """Return what PyTorch keeps, given the state of a Parameter."""
+        return slots
+
     def _refuse_repeats(self, named: Sequence[tuple[int, str | None, Any]]) -> None:
         seen: dict[int, tuple[int, str]] = {}
         for i, group in enumerate(self.param_groups):

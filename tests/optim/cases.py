@@ -92,6 +92,38 @@ SCHEDULES = {
     "cosine odd": lambda s, o: s.CosineAnnealingLR(o, 7, eta_min=0.01),
 }
 
+# Schedules with tests of their own; the optimizer has momentum.
+MORE_SCHEDULES = {
+    "polynomial": lambda s, o: s.PolynomialLR(o),
+    "polynomial square": lambda s, o: s.PolynomialLR(o, 30, power=2.0),
+    "warm restarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 7),
+    "warm restarts longer": lambda s, o: s.CosineAnnealingWarmRestarts(o, 5, 3, eta_min=0.001),
+    "cyclic": lambda s, o: s.CyclicLR(o, 0.01, 0.1, 6, 9),
+    "cyclic halves": lambda s, o: s.CyclicLR(
+        o, [0.01, 0.02], [0.1, 0.3], 5, mode="triangular2", base_momentum=0.7, max_momentum=0.95
+    ),
+    "cyclic range": lambda s, o: s.CyclicLR(
+        o, 0.01, 0.1, 7, mode="exp_range", gamma=0.97, cycle_momentum=False
+    ),
+    "cyclic function": lambda s, o: s.CyclicLR(o, 0.01, 0.1, 4, scale_fn=lambda cycle: 1 / cycle),
+    "one cycle": lambda s, o: s.OneCycleLR(o, 0.1, total_steps=60),
+    "one cycle linear": lambda s, o: s.OneCycleLR(
+        o, [0.1, 0.5], epochs=6, steps_per_epoch=10, pct_start=0.25, anneal_strategy="linear"
+    ),
+    "one cycle of three": lambda s, o: s.OneCycleLR(
+        o, 0.1, 60, three_phase=True, div_factor=10.0, final_div_factor=100.0
+    ),
+    "sequential": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=5), s.CosineAnnealingLR(o, 20), s.StepLR(o, 9)], [5, 25]
+    ),
+    "sequential at once": lambda s, o: s.SequentialLR(
+        o, [s.ConstantLR(o, 0.5), s.CosineAnnealingWarmRestarts(o, 8)], [0]
+    ),
+    "chained": lambda s, o: s.ChainedScheduler(
+        [s.ConstantLR(o, 0.1, 8), s.ExponentialLR(o, 0.95), s.MultiStepLR(o, [10, 20])]
+    ),
+}
+
 # Epochs, and the rate of the two groups that the recorded schedules begin with.
 EPOCHS = 60
 RATES = (0.3, 0.02)

@@ -2,6 +2,7 @@
 
 import copy
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -136,9 +137,57 @@ def test_sparse_adam_is_pytorchs_for_rows_without_gradient(maximize):
             np.testing.assert_allclose(mine.state[p][slot], want, rtol=1e-5, atol=1e-8)
 
 
+LBFGS = {
+    "fixed": {"lr": 0.05, "max_iter": 10},
+    "short memory": {"lr": 0.05, "history_size": 2, "max_iter": 6},
+    "search": {"line_search_fn": "strong_wolfe"},
+    "bounded search": {"line_search_fn": "strong_wolfe", "history_size": 3, "max_iter": 7},
+    "many looks": {"lr": 30.0, "line_search_fn": "strong_wolfe", "max_eval": 60},
+    "few looks": {"line_search_fn": "strong_wolfe", "max_eval": 3},
+    "loose": {"line_search_fn": "strong_wolfe", "tolerance_grad": 1.0, "tolerance_change": 1e-2},
+}
+
+
+def curved(a, b):
+    return ((1 - a) ** 2).sum() + 20 * ((b - a[:2] ** 2) ** 2).sum() + 0.1 * (a**4).sum()
+
+
+@pytest.mark.parametrize("name", LBFGS)
+def test_lbfgs(name):
+    """In double: the way on is sensitive to the last digit."""
+    options, compiled = LBFGS[name], name not in ("fixed", "bounded search", "loose")
+    with jax.enable_x64(True):
+        start = [np.array([-1.2, 0.5, 2.0]), np.array([1.0, -1.0])]
+        ours = [Parameter(jnp.asarray(v)) for v in start]
+        theirs = [torch.nn.Parameter(torch.tensor(v)) for v in start]
+        mine, reference = optim.LBFGS(ours, **options), torch.optim.LBFGS(theirs, **options)
+
+        def closure():
+            loss, grads = jax.value_and_grad(curved, (0, 1))(*(p.value for p in ours))
+            return loss, list(grads)
+
+        def their_closure():
+            reference.zero_grad()
+            loss = curved(*theirs)
+            loss.backward()
+            return loss
+
+        step = js.jit(lambda: mine.step(closure)) if compiled else lambda: mine.step(closure)
+        for t in range(4):
+            loss, want = step(), reference.step(their_closure)
+            np.testing.assert_allclose(float(loss), float(want.detach()), rtol=1e-9)
+            memory, state = mine.state[ours[0]], reference.state[theirs[0]]
+            for key in ("func_evals", "n_iter"):
+                assert int(memory[key]) == state[key]
+            assert_near(ours, theirs, 1e-7)
+            if t == 1:  # to PyTorch and back
+                reference.load_state_dict(mine.torch_state_dict())
+                mine.load_state_dict(copy.deepcopy(reference.state_dict()))
+
+
 REFUSED = [
     *((name, {"lr": -1.0}) for name in "Adadelta Adagrad Adamax ASGD NAdam RAdam".split()),
-    *((name, {"lr": -1.0}) for name in "RMSprop Rprop Adafactor Muon".split()),
+    *((name, {"lr": -1.0}) for name in "RMSprop Rprop Adafactor Muon LBFGS".split()),
     *((name, {"weight_decay": -1.0}) for name in "Adadelta Adagrad Adamax ASGD NAdam".split()),
     *((name, {"weight_decay": -1.0}) for name in "RAdam RMSprop Adafactor Muon".split()),
     *((name, {"eps": -1.0}) for name in "Adadelta Adagrad Adamax NAdam RAdam RMSprop".split()),
