@@ -151,6 +151,10 @@ def test_what_comes_after_the_end_of_a_sequence_has_no_effect():
     for a, b in zip((y, *state), (z, *other), strict=True):
         np.testing.assert_array_equal(a, b)
     assert not y[2:, 1].any()
+    alone, last = layer(x[:2, 1])
+    np.testing.assert_allclose(y[:2, 1], alone, rtol=1e-5, atol=1e-6)
+    for a, b in zip(state, last, strict=True):
+        np.testing.assert_allclose(a[:, 1], b, rtol=1e-5, atol=1e-6)
 
 
 def test_lengths_that_are_traced_are_refused():
