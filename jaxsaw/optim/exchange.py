@@ -70,7 +70,7 @@ def read(optimizer: Optimizer, state_dict: Mapping[str, Any]) -> Saved:
             if slot not in slots:
                 problems.append(f"missing state {name}.{slot}")
                 continue
-            array = _as_array(slots[slot], box)
+            array = as_array(slots[slot], box)
             if array.shape != box.shape:
                 problems.append(f"{name}.{slot} has shape {array.shape}, expected {box.shape}")
             arrays.append((box, array))
@@ -109,9 +109,11 @@ def _by_name(
             if not slots and not optimizer._state[name]:
                 slots = {}
             elif not slots:
-                slots = {**optimizer._begin(group, look(p)), "step": 0}
+                slots = {**optimizer._first_state(group, look(p)), "step": 0}
             elif "step" not in slots:
                 slots["step"] = 1  # PyTorch doesn't count; what matters: there was a first
+            if "master" in optimizer._state[name] and "master" not in slots:
+                slots["master"] = look(p).astype(jnp.float32)
             found[name] = slots
     named = [{**group, "params": [name_of[k] for k in group["params"]]} for group in groups]
     return found, named
@@ -161,7 +163,7 @@ def _settings(
     return found
 
 
-def _as_array(value: Any, box: Variable) -> Any:
+def as_array(value: Any, box: Variable) -> Any:
     """Return a saved array; integers and the like take the dtype of the box."""
     value = _numpy(value)
     inexact = jnp.issubdtype(value.dtype, np.inexact)

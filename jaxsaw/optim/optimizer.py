@@ -45,7 +45,9 @@ class Optimizer(Stateful):
 
     Args:
         params: Parameters, as an iterable of them, of ``(name, Parameter)`` pairs, or of dicts
-            with a key ``"params"`` and settings of their own (groups).
+            with a key ``"params"`` and settings of their own (groups). Any group may have
+            ``"frozen": True``, which skips its Parameters, and ``"master_weights": True``, which
+            keeps Parameters in bfloat16 or float16 in float32, too, with float32 moments.
         defaults: The settings of groups that don't say otherwise. Numbers become Variables.
 
     Attributes:
@@ -129,8 +131,14 @@ class Optimizer(Stateful):
             boxes = [slots.get(name) for name in self._state_names]
             state = [None if box is None else box.value for box in boxes]
             own = {**settings, **{key: x[k] for key, x in each.items()}}
-            new = self._rule(p.value, g, *state, **own)
-            for box, array in zip((p, *boxes), new if boxes else (new,), strict=True):
+            master = slots.get("master")
+            precise = p.value if master is None else _unrounded(master.value, p.value)
+            new = self._rule(precise, g, *state, **own)
+            first, *rest = new if boxes else (new,)
+            if master is not None:
+                master.value, first = first, first.astype(p.dtype)
+            p.value = first
+            for box, array in zip(boxes, rest, strict=True):
                 if box is not None:
                     box.value = array
 
@@ -187,8 +195,9 @@ class Optimizer(Stateful):
                 f"{who}: expected what js.grad returns, or a list of arrays in the order of the "
                 f"Parameters, got {type(grads).__name__}. Write: {_LINE}"
             )
+        frozen = [group.get("frozen", False) for group in self.param_groups for _ in group._params]
         for i, (name, p, g) in enumerate(zip(names, params, found, strict=True)):
-            if g is None or not p.requires_grad:
+            if g is None or frozen[i] or not p.requires_grad:
                 found[i] = None
                 continue
             g = found[i] = g.value if isinstance(g, Variable) else g
@@ -293,7 +302,13 @@ class Optimizer(Stateful):
             self._lags = lags
 
     def _boxes(self, group: ParamGroup, p: Any) -> dict[str, Variable]:
-        return {slot: Variable.own(x) for slot, x in self._begin(group, look(p)).items()}
+        return {slot: Variable.own(x) for slot, x in self._first_state(group, look(p)).items()}
+
+    def _first_state(self, group: ParamGroup, p: Any) -> dict[str, Any]:
+        if not group.get("master_weights", False) or p.dtype not in (jnp.bfloat16, jnp.float16):
+            return self._begin(group, p)
+        wide = p.astype(jnp.float32)
+        return {**self._begin(group, wide), "master": wide}
 
     def _fill_slots(self, group: ParamGroup) -> None:
         """Make the state that a group needs since one of its settings has changed."""
@@ -511,6 +526,11 @@ class Optimizer(Stateful):
     def __repr__(self) -> str:
         groups = (f"  group {i}:\n{group}" for i, group in enumerate(self.param_groups))
         return "\n".join([f"{type(self).__name__}(", *groups, ")"])
+
+
+def _unrounded(master: Any, p: Any) -> Any:
+    """Return a Parameter in float32; where somebody has assigned to it, that counts."""
+    return jnp.where(master.astype(p.dtype) == p, master, p.astype(master.dtype))
 
 
 def _place_of_setting(name: str) -> tuple[int, str]:
