@@ -19,6 +19,7 @@ class NoTapeError(RuntimeError, AttributeError):
 
     Args:
         what: What was asked for, with the path of its object.
+        line: What to write instead.
 
     Example:
         >>> print(NoTapeError("model.zero_grad()"))
@@ -26,8 +27,8 @@ class NoTapeError(RuntimeError, AttributeError):
 loss, grads = js.value_and_grad(loss_fn)(model); optimizer.step(grads)
     """
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: jaxsaw records no tape. Write instead: {_LINE}")
+    def __init__(self, what: str, line: str = _LINE) -> None:
+        super().__init__(f"{what}: jaxsaw records no tape. Write instead: {line}")
 
 
 class _Kind(Variable):
