@@ -28,6 +28,7 @@ from jaxsaw.state import pack as packs
 from jaxsaw.state import scope as scopes
 from jaxsaw.state.graph import graph_of
 from jaxsaw.state.node import Node
+from jaxsaw.state.pack import Pack
 from jaxsaw.state.variable import Variable, write
 from jaxsaw.transforms.aot import Lowered
 from jaxsaw.transforms.arguments import Static, check_arguments, is_special, name_of
@@ -117,9 +118,9 @@ class JitFunction:
         self._watch: Watch | None = None
         self._forms: dict[Any, int] = {}  # what a watch found, by the order of finding
         self._form = 0
-        self._closed = False  # whether it reaches no state by itself
-        self._leading = -1  # how many leading arguments are Statefuls, if the last call was plain
-        self._count = -1  # how many positional arguments it had
+        # Of the last call, if it was plain: how many positional arguments it had, how many of them
+        # are Statefuls, at the beginning, and what gives the key of such calls.
+        self._usual: tuple[int, int, Callable[[Any], Any]] = (-1, 0, len)
         self._bindings: dict[Any, _Binding] = {}
         self._plans: dict[Any, _Plan] = {}
         self._growth: dict[Any, list[Any]] = {}
@@ -127,19 +128,14 @@ class JitFunction:
         self._history: list[str] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        count, n, recognise = self._usual
         if (
-            len(args) == self._count
+            len(args) == count
             and _jax.trace_context.trace is _jax.EVAL
             and scopes.active.scope is None
         ):
-            n = self._leading
             try:
-                if self._closed and n < 4:
-                    binding = self._bindings[n, _stamps_of[n](args)]
-                else:
-                    reached = self._reached()
-                    stamps = (*map(_stamp_of, args[:n]), *map(_stamp_of, reached))
-                    binding = self._bindings[n, stamps, self._form]
+                binding = self._bindings[recognise(args)]
             except (AttributeError, KeyError):
                 pass
             else:
@@ -232,7 +228,6 @@ class JitFunction:
                 return roots
         watch = self._watch = Watch(self.__wrapped__)
         self._form = self._forms.setdefault(watch.form, len(self._forms))
-        self._closed = not watch.getters and not watch.checks and len(self._forms) == 1
         return watch.roots() or ()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -243,7 +238,6 @@ class JitFunction:
         call = _Call(self, args, kwargs)
         if not call.outermost:
             return call.plan().nested(call)
-        self._leading, self._count = (call.leading, len(args)) if call.plain else (-1, -1)
         binding = self._bindings.get(call.key)
         if binding is None and not fresh:
             call, binding = self._look_again(args, kwargs)
@@ -266,6 +260,8 @@ class JitFunction:
         finally:
             if call.traced is not None:
                 call.traced.forget()
+        if call.plain and self._watch is not None:
+            self._usual = (len(args), call.leading, self._watch.key(self._form, call.leading))
         return binding.finish(out)
 
     def _look_again(self, args: Any, kwargs: Any) -> tuple[_Call, _Binding | None]:
@@ -337,9 +333,7 @@ class _Call:
         self.__dict__.pop("world", None)
         self.graphs = [graph_of(root) for root in self.roots]
         stamps = tuple(graph.stamp for graph in self.graphs)
-        self.key: Any = (self.leading, stamps)
-        if not self.fn._closed or self.leading >= len(_stamps_of):
-            self.key += (self.fn._form,)
+        self.key: Any = (self.fn._form, self.leading, *stamps)
         if not self.plain:
             boxes = tuple(tuple(map(id, grads.boxes)) for grads in self.grads)
             self.key = (self.key, self._shape(), self.static, boxes)
@@ -646,6 +640,8 @@ class _Binding:
         """Return the ``run`` of a function that only reads state, in as many threads as may be."""
         (_, compiled, _), slots, read = self.arranged, self.slots, self.read
         readers = [pack.readers for pack in self.packs]
+        if len(slots) == 1 and read.direct:
+            return self._reading_one(*self.packs, compiled)
 
         def run(args: Any, kwargs: Any) -> Any:
             me = threading.get_ident()
@@ -665,6 +661,26 @@ class _Binding:
             finally:
                 _consume(map(_discard, readers, itertools.repeat(me)))
             return out
+
+        return run
+
+    def _reading_one(self, pack: Pack, compiled: Any) -> Callable[[Any, Any], Any]:
+        """Return what :meth:`_reading` does where all boxes are in one pack: the usual case."""
+        slot, readers, get_ident = pack.slot, pack.readers, threading.get_ident
+
+        def run(args: Any, kwargs: Any) -> Any:
+            me = get_ident()
+            readers.add(me)
+            try:
+                contents = slot[:]  # a list of one list, or of none while a writer is at work
+                if not contents:
+                    shadow = pack.shadow
+                    if shadow is None:
+                        return _BUSY
+                    contents = [shadow]
+                return compiled(_NOTHING, (_NOTHING, contents, args, kwargs))[1]
+            finally:
+                readers.discard(me)
 
         return run
 
@@ -798,13 +814,6 @@ class _Method:
         return [self.instance, lambda: self.__wrapped__]  # type: ignore[attr-defined]
 
 
-_stamp_of = attrgetter("_graph.stamp")
-_stamps_of: list[Callable[[Any], tuple[int, ...]]] = [
-    lambda args: (),
-    lambda args: (args[0]._graph.stamp,),
-    lambda args: (args[0]._graph.stamp, args[1]._graph.stamp),
-    lambda args: (args[0]._graph.stamp, args[1]._graph.stamp, args[2]._graph.stamp),
-]
 _aval_of = attrgetter("aval")
 _pop = list.pop
 _append = list.append

@@ -11,13 +11,16 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from jaxsaw.state.containers import WatchedDict, WatchedList
 from jaxsaw.state.node import Node
 
 Getter = Callable[[], Any]
+
+_stamp_of = attrgetter("_graph.stamp")
 
 _OPAQUE = sys.stdlib_module_names | {"jax", "jaxlib", "jaxsaw", "numpy", "ml_dtypes"}
 _MISSING = object()
@@ -52,6 +55,33 @@ class Watch:
                 return None
         found = [get() for get in self.getters]
         return found if all(isinstance(node, Node) for node in found) else None
+
+    def key(self, form: int, n: int) -> Callable[[Sequence[Any]], Any]:
+        """Return a function that gives the key of a call: ``form``, ``n``, and stamps of graphs.
+
+        It raises AttributeError, or returns None, where the ways must be found anew.
+
+        Args:
+            form: The number of :attr:`form`.
+            n: How many arguments, at the beginning, are Statefuls; their stamps come first.
+        """
+        getters, checks = self.getters, self.checks
+        if not checks and not getters and n == 1:
+            return lambda args: (form, 1, args[0]._graph.stamp)
+        if not checks and not getters and n == 2:
+            return lambda args: (form, 2, args[0]._graph.stamp, args[1]._graph.stamp)
+        if not checks and len(getters) == 1 and n == 0:
+            (get,) = getters
+            return lambda args: (form, 0, get()._graph.stamp)
+
+        def key(args: Sequence[Any]) -> Any:
+            for get, expected in checks:
+                found = get()
+                if found is not expected and (type(expected) is not int or found != expected):
+                    return None
+            return (form, n, *map(_stamp_of, args[:n]), *[get()._graph.stamp for get in getters])
+
+        return key
 
     def _visit(self, value: Any, get: Getter, way: list[tuple[Getter, Any]], name: str) -> bool:
         if isinstance(value, Node):
