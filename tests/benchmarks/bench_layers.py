@@ -3,13 +3,16 @@
     python tests/benchmarks/bench_layers.py [--rounds 40] [--quick]
 
 A call computes a layer's output, and the gradients of its squares with respect to parameters and
-input, in one compiled program; raw JAX does the same by hand, on a dict of arrays.
+input, in one compiled program; raw JAX does the same by hand, on a dict of arrays. Where PyTorch is
+installed it does so too, on the CPU, for comparison only.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +33,7 @@ class Family(NamedTuple):
 
     Attributes:
         name: What it is.
-        layer: Makes the layer from streams.
+        layer: Makes the layer, from the package ``nn`` and, in jaxsaw, ``rngs=``.
         ours: Computes with the layer, from inputs.
         raw: Computes the same with a dict of the layer's arrays.
         inputs: Those that gradients are taken of, and then others.
@@ -38,7 +41,7 @@ class Family(NamedTuple):
     """
 
     name: str
-    layer: Callable[[js.Rngs], nn.Module]
+    layer: Callable[..., Any]
     ours: Callable[..., Array]
     raw: Callable[..., Array]
     inputs: tuple[Array, ...]
@@ -62,39 +65,39 @@ def families(quick: bool) -> list[Family]:
     return [
         Family(
             "linear",
-            lambda rngs: nn.Linear(width, width, rngs=rngs),
+            lambda nn, **k: nn.Linear(width, width, **k),
             call,
             lambda p, x: x @ p["weight"].T + p["bias"],
             (x,),
         ),
         Family(
             "convolution, 3 x 3",
-            lambda rngs: nn.Conv2d(16, 16, 3, padding=1, rngs=rngs),
+            lambda nn, **k: nn.Conv2d(16, 16, 3, padding=1, **k),
             call,
             _raw_conv,
             (normal(n, 16, 16, 16),),
         ),
-        Family("LSTM", lambda rngs: nn.LSTM(width, width, rngs=rngs), first, _raw_lstm, (x,)),
-        Family("GRU", lambda rngs: nn.GRU(width, width, rngs=rngs), first, _raw_gru, (x,)),
+        Family("LSTM", lambda nn, **k: nn.LSTM(width, width, **k), first, _raw_lstm, (x,)),
+        Family("GRU", lambda nn, **k: nn.GRU(width, width, **k), first, _raw_gru, (x,)),
         Family(
             "attention, 4 heads",
-            lambda rngs: nn.MultiheadAttention(width, HEADS, batch_first=True, rngs=rngs),
+            lambda nn, **k: nn.MultiheadAttention(width, HEADS, batch_first=True, **k),
             lambda layer, x: layer(x, x, x, need_weights=False)[0],
             _raw_attention,
             (x,),
         ),
         Family(
             "embedding",
-            lambda rngs: nn.Embedding(1000, width, rngs=rngs),
+            lambda nn, **k: nn.Embedding(1000, width, **k),
             call,
             lambda p, index: p["weight"][index],
             (tokens,),
             1,
         ),
-        Family("layer norm", lambda rngs: nn.LayerNorm(width), call, _raw_norm, (x,)),
+        Family("layer norm", lambda nn, **k: nn.LayerNorm(width), call, _raw_norm, (x,)),
         Family(
             "cross entropy",
-            lambda rngs: nn.CrossEntropyLoss(),
+            lambda nn, **k: nn.CrossEntropyLoss(),
             lambda layer, x, y: layer(x, y),
             lambda p, x, y: raw_cross_entropy(x, y),
             (normal(n * steps, 1000), tokens.reshape(-1)),
@@ -104,6 +107,7 @@ def families(quick: bool) -> list[Family]:
 
 
 HEADS = 4
+PYTORCH = "PyTorch"
 
 
 def _raw_conv(p: Params, x: Array) -> Array:
@@ -153,7 +157,7 @@ def _raw_norm(p: Params, x: Array) -> Array:
 
 def ours(family: Family) -> Callable[[], Any]:
     """Return a call of jaxsaw's layer, with a layer of its own."""
-    layer, count = family.layer(js.Rngs(0)), len(family.inputs) - family.others
+    layer, count = family.layer(nn, rngs=js.Rngs(0)), len(family.inputs) - family.others
     argnums = (*([0] if list(layer.parameters()) else []), *range(1, count + 1))
 
     @js.jit
@@ -167,7 +171,8 @@ def ours(family: Family) -> Callable[[], Any]:
 
 def raw(family: Family) -> Callable[[], Any]:
     """Return a call of raw JAX, with arrays of its own."""
-    params, count = arrays_of(family.layer(js.Rngs(0))), len(family.inputs) - family.others
+    params = arrays_of(family.layer(nn, rngs=js.Rngs(0)))
+    count = len(family.inputs) - family.others
     argnums = (*([0] if params else []), *range(1, count + 1))
 
     @jax.jit
@@ -177,6 +182,25 @@ def raw(family: Family) -> Callable[[], Any]:
         )
 
     return lambda: run(params, *family.inputs)
+
+
+def pytorch(family: Family) -> Callable[[], float]:
+    """Return a call that measures PyTorch's layer once: seconds."""
+    import torch
+
+    layer, count = family.layer(torch.nn), len(family.inputs) - family.others
+    inputs = [torch.tensor(np.asarray(x)) for x in family.inputs]
+    inputs = [x.long() if x.dtype == torch.int32 else x for x in inputs]
+    leaves = [*layer.parameters(), *(x.requires_grad_() for x in inputs[:count])]
+
+    def call() -> float:
+        start = time.perf_counter()
+        torch.autograd.grad(family.ours(layer, *inputs).square().sum(), leaves)
+        return time.perf_counter() - start
+
+    for _ in range(3):
+        call()
+    return call
 
 
 def check_same(name: str, a: Any, b: Any) -> None:
@@ -197,9 +221,15 @@ def main() -> None:
         calls = {OURS: ours(family), RAW: raw(family), AGAIN: raw(family)}
         check_same(family.name, calls[OURS](), calls[RAW]())
         count = [calls_within(call, seconds) for call in calls.values()][-1]
-        times = interleave(measures(calls, count), given.rounds)
+        contenders = measures(calls, count)
+        if find_spec("torch") and jax.default_backend() == "cpu":
+            contenders[PYTORCH] = pytorch(family)
+        times = interleave(contenders, given.rounds)
         takes = shown(statistics.median(times[RAW]))
         table.at_most(family.name, f"raw JAX ({takes})", times, 1.02)
+        if PYTORCH in times:
+            takes = shown(statistics.median(times[PYTORCH]))
+            table.at_most(family.name, f"PyTorch ({takes})", times, raw=PYTORCH)
 
 
 if __name__ == "__main__":
