@@ -242,8 +242,9 @@ class LocalResponseNorm(Module):
 class CrossMapLRN2d(LocalResponseNorm):
     """Divide by a power of the neighbouring channels' mean square, as Lua Torch did.
 
-    It is :class:`LocalResponseNorm` of images, but for even sizes: there, one channel fewer is
-    added up, and still divided by ``size``.
+    It is :class:`LocalResponseNorm` of images, but for even sizes, where one channel fewer is added
+    up (and still divided by ``size``), and but for the first channel, which counts for all those
+    after it, as in PyTorch.
 
     Args:
         size: How many channels; those beyond the first and the last are zero.
@@ -272,8 +273,8 @@ class CrossMapLRN2d(LocalResponseNorm):
         x = jnp.asarray(input)
         if x.ndim != 4:
             raise ValueError(f"{self._who()}: expected input (N, C, H, W), got {x.shape}.")
-        reach = (self.size - 1) // 2
-        return divide_by_neighbours(x, (reach, reach), self.alpha / self.size, self.beta, self.k)
+        reach, alpha = (self.size - 1) // 2, self.alpha / self.size
+        return divide_by_neighbours(x, (reach, reach), alpha, self.beta, self.k, keep_first=True)
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:

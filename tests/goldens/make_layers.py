@@ -58,7 +58,7 @@ def record(row) -> np.ndarray:
             torch.zeros_like(leaf) if g is None else g
             for g, leaf in zip(gradients, leaves, strict=True)
         ]
-    if "BatchNorm" in row.name:
+    if row.name.startswith(("BatchNorm", "InstanceNorm")):
         call(1)
         call(2)
         found += list(module.buffers())

@@ -78,6 +78,10 @@ SIGNATURES = {
     "max_pool2d": "max_pool2d_with_indices",
     "adaptive_max_pool1d": "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d": "adaptive_max_pool2d_with_indices",
+    "max_pool3d": "max_pool3d_with_indices",
+    "adaptive_max_pool3d": "adaptive_max_pool3d_with_indices",
+    "fractional_max_pool2d": "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d": "fractional_max_pool3d_with_indices",
 }
 
 

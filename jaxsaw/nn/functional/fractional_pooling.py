@@ -197,7 +197,8 @@ def _sizes(
             f"and output_ratio={output_ratio}."
         )
     sizes = ints(name, "output_size", output_size, spatial)
-    if any(k + size - 1 > n for n, k, size in zip(given, kernel, sizes, strict=True)):
+    spare = 1 if spatial == 3 else 0  # PyTorch wants one pixel more in volumes
+    if any(k + size - 1 + spare > n for n, k, size in zip(given, kernel, sizes, strict=True)):
         raise ValueError(
             f"{name}: {given} pixels are too few for kernel_size {kernel} and output_size {sizes}."
         )

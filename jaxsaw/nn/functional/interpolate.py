@@ -86,8 +86,8 @@ def interpolate(
             f"{name}: expected one of the modes {', '.join(_ANTIALIASED)} with antialias=True, "
             f"got {mode!r}."
         )
-    if mode == "lanczos" and not antialias:
-        raise ValueError(f"{name}: mode 'lanczos' needs antialias=True.")
+    if mode == "lanczos" and (align_corners or not antialias):
+        raise ValueError(f"{name}: mode 'lanczos' needs antialias=True and takes no align_corners.")
     sizes, scales = _sizes(x.shape[2:], size, scale_factor, recompute_scale_factor)
     if 0 in x.shape[1:]:
         raise ValueError(f"{name}: expected input with channels and pixels, got {x.shape}.")

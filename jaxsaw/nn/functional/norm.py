@@ -353,7 +353,12 @@ def local_response_norm(
 
 
 def divide_by_neighbours(
-    x: Array, reach: tuple[int, int], alpha: float, beta: float, k: float
+    x: Array,
+    reach: tuple[int, int],
+    alpha: float,
+    beta: float,
+    k: float,
+    keep_first: bool = False,
 ) -> Array:
     """Return ``x / (k + alpha * sum(x^2)) ** beta``, with a sum over channels around each.
 
@@ -363,6 +368,7 @@ def divide_by_neighbours(
         alpha: Weight of the sum of squares.
         beta: The power.
         k: Added to the sum.
+        keep_first: Count the first channel for all those after it.
     """
     wide = x.astype(accumulator(x.dtype))
     rest = (1,) * (x.ndim - 2)
@@ -374,6 +380,9 @@ def divide_by_neighbours(
         (1,) * x.ndim,
         [(0, 0), reach, *[(0, 0)] * len(rest)],
     )
+    if keep_first:
+        beyond = _along_channels(jnp.arange(x.shape[1]) > reach[0], x.ndim)
+        total = total + jnp.where(beyond, jnp.square(wide[:, :1]), 0)
     return (wide / (total * alpha + k) ** beta).astype(x.dtype)
 
 

@@ -1,6 +1,5 @@
 """Moving pixels between space and channels, and reading images at any places."""
 
-import itertools
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -229,21 +228,22 @@ def grid_sample(
         u = wide[..., spatial - 1 - i]
         u = (u + 1) / 2 * (n - 1) if align_corners else ((u + 1) * n - 1) / 2
         places.append(u if mode == "bicubic" else _into(u, n, padding_mode, align_corners))
-    taps = [_TAPS[mode](u) for u in places]
     pixels = x.astype(wide.dtype).reshape(*x.shape[:2], -1)
-    total = jnp.zeros((*x.shape[:2], wide.shape[1]), wide.dtype)
-    for corner in itertools.product(*taps):
-        flat = jnp.zeros(wide.shape[:2], jnp.int32)
-        share = jnp.ones(wide.shape[:2], wide.dtype)
-        inside = jnp.ones(wide.shape[:2], bool)
-        for n, (place, weight) in zip(x.shape[2:], corner, strict=True):
-            if mode == "bicubic":
-                place = _into(place, n, padding_mode, align_corners)
-            inside &= (place >= 0) & (place <= n - 1)
-            flat = flat * n + jnp.clip(place, 0, n - 1).astype(jnp.int32)
-            share = share * weight
-        values = jnp.take_along_axis(pixels, flat[:, None], 2)  # (N, C, P)
-        total += jnp.where(inside[:, None], values * share[:, None], 0)
+    flat, share, inside = jnp.int32(0), jnp.ones((), wide.dtype), jnp.bool_(True)
+    for i, (n, u) in enumerate(zip(x.shape[2:], places, strict=True)):
+        place, weight = _TAPS[mode](u)  # (N, taps, P)
+        if mode == "bicubic":
+            place = _into(place, n, padding_mode, align_corners)
+        shape = (u.shape[0], *(1,) * i, -1, *(1,) * (spatial - 1 - i), u.shape[1])
+        place, weight = place.reshape(shape), weight.reshape(shape)
+        inside = inside & (place >= 0) & (place <= n - 1)
+        flat = flat * n + jnp.clip(place, 0, n - 1).astype(jnp.int32)
+        share = share * weight
+    lines = (u.shape[0], 1, -1, u.shape[1])  # (N, 1, all taps, P)
+    flat, share, inside = flat.reshape(lines), share.reshape(lines), inside.reshape(lines)
+    values = jnp.take_along_axis(pixels[..., None], flat.reshape(*lines[:2], -1, 1), 2, "clip")
+    values = values.reshape(*x.shape[:2], *flat.shape[2:])
+    total = jnp.where(inside, values * share, 0).sum(2)
     return total.astype(x.dtype).reshape(*x.shape[:2], *g.shape[1:-1])
 
 
@@ -263,25 +263,20 @@ def _into(u: Array, n: int, padding_mode: str, align_corners: bool | None) -> Ar
     return u
 
 
-def _linear_taps(u: Array) -> list[tuple[Array, Array]]:
-    """Return the neighbours of each place, and how much each counts."""
+def _nearest_taps(u: Array) -> tuple[Array, Array]:
+    """Return the neighbours of each place ``(N, P)``, and how much each counts: (N, taps, P)."""
+    return lax.stop_gradient(jnp.round(u))[:, None], jnp.ones_like(u)[:, None]
+
+
+def _linear_taps(u: Array) -> tuple[Array, Array]:
     low = lax.stop_gradient(jnp.floor(u))
-    return [(low, 1 - (u - low)), (low + 1, u - low)]
+    return jnp.stack([low, low + 1], 1), jnp.stack([1 - (u - low), u - low], 1)
 
 
-def _nearest_taps(u: Array) -> list[tuple[Array, Array]]:
-    return [(lax.stop_gradient(jnp.round(u)), jnp.ones_like(u))]
-
-
-def _cubic_taps(u: Array) -> list[tuple[Array, Array]]:
+def _cubic_taps(u: Array) -> tuple[Array, Array]:
     low = lax.stop_gradient(jnp.floor(u))
-    t = u - low
-    return [
-        (low - 1, cubic(t + 1)),
-        (low, cubic(t)),
-        (low + 1, cubic(1 - t)),
-        (low + 2, cubic(2 - t)),
-    ]
+    places = low[:, None] + jnp.arange(-1, 3, dtype=u.dtype)[:, None]
+    return places, cubic(jnp.abs(u[:, None] - places))
 
 
-_TAPS = {"bilinear": _linear_taps, "nearest": _nearest_taps, "bicubic": _cubic_taps}
+_TAPS = {"nearest": _nearest_taps, "bilinear": _linear_taps, "bicubic": _cubic_taps}

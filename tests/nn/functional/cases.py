@@ -73,6 +73,9 @@ FIXED = {
     "soft_margin_loss": "1",
     "multi_margin_loss": ("4", "weight"),
     "linear_cross_entropy": "weight",
+    "instance_norm": "12",
+    "fractional_max_pool2d": ("_random_samples",),
+    "fractional_max_pool3d": ("_random_samples",),
 }
 
 

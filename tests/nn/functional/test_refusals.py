@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from jaxsaw.nn import functional as F
-from tests.nn.functional.cases import REFUSALS, call
+from tests.nn.functional import cases, spatial_cases
+from tests.nn.functional.cases import call
+
+REFUSALS = [*cases.REFUSALS, *spatial_cases.REFUSALS]
 
 
 def arguments(row):
