@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxsaw as js
+from jaxsaw import checkpoint, nn, optim
 from jaxsaw.state import pack
 
 THREADS = 8
@@ -258,3 +259,71 @@ def test_scopes_and_streams_belong_to_their_thread():
     together(tracer, other)
     assert float(seen[0]) == 0 and not isinstance(seen[0], jax.core.Tracer)
     assert float(v) == 1 and rngs.counts == {}
+
+
+class Counted(nn.Module):
+    """A model that counts its steps, beside the optimizer."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.linear = nn.Linear(4, 4, rngs=js.Rngs(seed))
+        self.seen = js.Variable(jnp.zeros((), jnp.int32))
+
+
+@js.jit
+def train(model, optimizer, x):
+    loss, grads = js.value_and_grad(lambda m: (m.linear(x) ** 2).mean())(model)
+    optimizer.step(grads)
+    model.seen += 1
+    return loss
+
+
+def make(seed):
+    model = Counted(seed)
+    return model, optim.Adam(model.parameters(), lr=1e-3)
+
+
+def test_eight_threads_train_read_and_save_two_models_for_thousands_of_steps(tmp_path):
+    first, second = make(0), make(1)
+    x, steps = jnp.ones((2, 4)), 700
+    done = threading.Event()
+
+    def trainer(state):
+        def work():
+            for _ in range(steps):
+                train(*state, x)
+
+        return work
+
+    def reader():
+        while not done.is_set():
+            for model, _ in (first, second):
+                assert np.isfinite(np.asarray(model.linear.weight)).all()
+                model.state_dict()
+
+    def saver(state, path):
+        def work():
+            model, optimizer = state
+            while not done.is_set():
+                checkpoint.save(path, model=model, optimizer=optimizer)
+                arrays = checkpoint.load(path)
+                assert arrays["model"]["seen"] == arrays["optimizer"]["step_count"]
+
+        return work
+
+    def last():
+        # Waits for the trainers only: they are the first four workers.
+        while int(first[0].seen) < 2 * steps or int(second[0].seen) < 2 * steps:
+            time.sleep(0.01)
+        done.set()
+
+    together(
+        *[trainer(first), trainer(first), trainer(second), trainer(second), reader, last],
+        *[saver(first, tmp_path / "1.npz"), saver(second, tmp_path / "2.npz")],
+    )
+    for model, optimizer in (first, second):
+        assert int(model.seen) == int(optimizer.step_count) == 2 * steps
+    alone = make(0)
+    for _ in range(2 * steps):
+        train(*alone, x)
+    np.testing.assert_array_equal(first[0].linear.weight, alone[0].linear.weight)
