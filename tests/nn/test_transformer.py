@@ -133,6 +133,15 @@ def test_bags_of_rows_are_bags_of_offsets(mode):
     np.testing.assert_allclose(rows(TABLE)[1], line(TABLE)[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("offsets", [None, jnp.array([0])])
+def test_many_narrow_rows_are_added_up_in_float32(offsets):
+    index = jnp.zeros((1, 600) if offsets is None else 600, jnp.int32)
+    table = jnp.ones((1, 1), jnp.bfloat16)  # whose integers end at 256
+    bag = lambda mode: F.embedding_bag(index, table, offsets, mode=mode)
+    assert bag("mean").tolist() == [[1.0]] and bag("sum").tolist() == [[600.0]]
+    assert bag("sum").dtype == jnp.bfloat16
+
+
 def test_the_last_offset_ends_the_last_bag():
     y = F.embedding_bag(
         jnp.array([0, 1, 2]), TABLE, jnp.array([0, 2]), mode="mean", include_last_offset=True

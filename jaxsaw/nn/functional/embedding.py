@@ -125,10 +125,11 @@ def embedding_bag(
     if factors is not None:
         same_dtype(name, weight=rows, per_sample_weights=factors)
         rows = rows * factors[..., None]
-    total = _total(jnp.where(counted, rows, 0), ids, bags)
-    if mode == "sum":
-        return total
-    return total / jnp.maximum(_total(counted.astype(rows.dtype), ids, bags), 1)
+    wide = accumulator(rows.dtype)
+    total = _total(jnp.where(counted, rows, 0).astype(wide), ids, bags)
+    if mode == "mean":
+        total = total / jnp.maximum(_total(counted.astype(wide), ids, bags), 1)
+    return total.astype(rows.dtype)
 
 
 def _total(x: Array, ids: Array | None, bags: int) -> Array:
@@ -225,8 +226,8 @@ def _rows(
     )
     y = lax.gather(table, index[..., None], axes, (1, table.shape[1]), mode="fill")
     if scale_grad_by_freq:
-        count = jnp.zeros(rows, table.dtype).at[index].add(1)
-        share = 1 / jnp.maximum(count, 1)[index][..., None]
+        count = jnp.zeros(rows, accumulator(table.dtype)).at[index].add(1)
+        share = (1 / jnp.maximum(count, 1)[index][..., None]).astype(table.dtype)
         y = y * share + lax.stop_gradient(y * (1 - share))
     if padding_idx is not None:
         y = jnp.where((index == padding_idx)[..., None], lax.stop_gradient(y), y)
