@@ -17,6 +17,7 @@ from typing import Any
 from jaxsaw import _jax
 from jaxsaw.state import scope as scopes
 from jaxsaw.state.node import Node
+from jaxsaw.state.signature import Signature, intern
 from jaxsaw.state.variable import Variable
 
 _stamps = itertools.count(1)
@@ -29,9 +30,10 @@ class Graph:
     Attributes:
         boxes: The distinct boxes in the order of the walk (empty where the root is a box).
         names: The dotted path of each box from the root; its first, if it has several.
-        nodes: All nodes but the root, which keeps this object alive.
+        holders: The other nodes, but for the root, which keeps this object alive.
         skeleton: Classes, attribute names and sharing; equal for equal architectures.
-        key: The skeleton together with all static attributes.
+        key: The skeleton together with all static attributes: the signatures of the root and of
+            the holders, and one that stands for those of the boxes.
         stamp: The number of this graph in its present static state; 0 when that must be found.
         stale: Whether edges have changed, so that a new walk is needed.
     """
@@ -39,10 +41,11 @@ class Graph:
     __slots__ = (
         "__weakref__",
         "_stamps",
+        "box_signature",
         "boxes",
+        "holders",
         "key",
         "names",
-        "nodes",
         "skeleton",
         "stale",
         "stamp",
@@ -51,7 +54,8 @@ class Graph:
     def __init__(self, root: Node) -> None:
         self.boxes: list[Variable] = []
         self.names: list[str] = []
-        self.nodes: list[Node] = [root]
+        self.holders: list[Node] = []
+        self.box_signature: Signature | None = None
         self._stamps: dict[Any, int] = {}
         self.stale = False
         self.stamp = 0
@@ -59,38 +63,48 @@ class Graph:
         self._walk(root, "", {id(root): 0}, skeleton)
         self.skeleton = tuple(skeleton)
         ref = weakref.ref(self)
-        for node in self.nodes:
+        for node in (root, *self.nodes):
             node._graphs = (*(r for r in node._graphs if r() is not None), ref)
-        del self.nodes[0]
         self.find_key(root)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes but the root: the holders, then the boxes."""
+        return [*self.holders, *self.boxes]
 
     def _walk(self, node: Node, prefix: str, found: dict[int, int], skeleton: list[Any]) -> None:
         edges = []
         for name, child in node._edges():
             index = found.get(id(child))
             if index is None:
-                index = found[id(child)] = len(self.nodes)
-                self.nodes.append(child)
+                index = found[id(child)] = len(found)
                 if isinstance(child, Variable):
                     self.boxes.append(child)
                     self.names.append(prefix + name)
                 else:
+                    self.holders.append(child)
                     self._walk(child, f"{prefix}{name}.", found, skeleton)
             edges.append((name, index))
         skeleton.append((type(node), *edges))
 
     def find_key(self, root: Node) -> None:
         """Bring key and stamp up to date after a static attribute has changed."""
-        signatures = (root._signature, *map(_signature_of, self.nodes))
+        if self.box_signature is None:
+            self.box_signature = intern(tuple(map(_signed, self.boxes)))
+        signatures = (root._signature, *map(_signature_of, self.holders), self.box_signature)
         if None in signatures:
-            for node in (root, *self.nodes):
-                if node._signature is None:
-                    node._signature = node._sign()
-            signatures = (root._signature, *map(_signature_of, self.nodes))
+            signatures = (_signed(root), *map(_signed, self.holders), self.box_signature)
         self.key = (self.skeleton, signatures)
         self.stamp = self._stamps.get(signatures) or self._stamps.setdefault(
             signatures, next(_stamps)
         )
+
+
+def _signed(node: Node) -> Any:
+    """Return the signature of a node, which is computed where it isn't known."""
+    if node._signature is None:
+        node._signature = node._sign()
+    return node._signature
 
 
 def graph_of(root: Node) -> Graph:

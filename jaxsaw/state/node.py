@@ -29,6 +29,7 @@ class Node:
     _graphs: tuple[weakref.ref[Any], ...]
     _owner: tuple[weakref.ref[Any], str] | None
     _signature: Any
+    _is_box = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -57,6 +58,8 @@ class Node:
             graph = ref()
             if graph is not None:
                 graph.stamp = 0
+                if self._is_box:
+                    graph.box_signature = None
                 graph.stale = graph.stale or structure
 
     def _adopt(self, child: Node, name: str) -> None:

@@ -48,6 +48,7 @@ class Variable(Node, _jax.ArrayBase):
     __slots__ = ("__weakref__", "_place", *SLOTS)
 
     requires_grad: bool = False
+    _is_box = True
     _place: Place | None
 
     def __init__(self, value: Any, dtype: Any = None) -> None:

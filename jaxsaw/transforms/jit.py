@@ -641,7 +641,8 @@ class _Binding:
         (_, compiled, _), slots, read = self.arranged, self.slots, self.read
         readers = [pack.readers for pack in self.packs]
         if len(slots) == 1 and read.direct:
-            return self._reading_one(*self.packs, compiled)
+            (pack,) = self.packs
+            return self._reading_one(pack, compiled)
 
         def run(args: Any, kwargs: Any) -> Any:
             me = threading.get_ident()

@@ -90,9 +90,10 @@ def difference(one: Node, other: Node) -> str | None:
 def _changes(root: Node, graph: Graph, old: Any, new: Any) -> list[str]:
     """Return what changed between two sets of signatures, by node."""
     nodes = (root, *graph.nodes)
+    one, other = ((*signatures[:-1], *signatures[-1].items) for signatures in (old, new))
     return [
         f"{node.path}: {_difference(a, b)}"
-        for node, a, b in zip(nodes, old, new, strict=True)
+        for node, a, b in zip(nodes, one, other, strict=True)
         if a is not b
     ]
 
