@@ -40,7 +40,14 @@ from jaxsaw.nn.adaptive_pooling import (
 from jaxsaw.nn.attention import MultiheadAttention
 from jaxsaw.nn.batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from jaxsaw.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from jaxsaw.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from jaxsaw.nn.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from jaxsaw.nn.distance import CosineSimilarity, PairwiseDistance
 from jaxsaw.nn.dropout import (
     AlphaDropout,
@@ -130,7 +137,17 @@ from jaxsaw.nn.pooling import (
     MaxPool2d,
     MaxPool3d,
 )
-from jaxsaw.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from jaxsaw.nn.precision import Policy, apply_policy
+from jaxsaw.nn.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUCell,
+    LSTMCell,
+    RNNBase,
+    RNNCell,
+    RNNCellBase,
+)
 from jaxsaw.nn.shape import Flatten, Unflatten
 from jaxsaw.nn.softmax import LogSoftmax, Softmax, Softmax2d, Softmin
 from jaxsaw.nn.stack import Stack
@@ -271,6 +288,7 @@ __all__ = [
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",
+    "Policy",
     "RMSNorm",
     "RNN",
     "RNNBase",
@@ -319,6 +337,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "apply_policy",
     "functional",
     "init",
     "utils",

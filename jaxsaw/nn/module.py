@@ -145,7 +145,11 @@ class Module(Stateful):
                     changed = hook(self, args)
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
-            result = self.forward(*args, **kwargs)
+            for (policy,) in self._hooks_of("policy"):  # at most one
+                result = policy.call(self, args, kwargs)
+                break
+            else:
+                result = self.forward(*args, **kwargs)
             for number, entry in self._numbered_hooks("forward"):
                 done.add(number)
                 changed = _call_forward_hook(self, entry, args, kwargs, result)

@@ -32,7 +32,7 @@ def compute(module: Module, name: str, kind: str | None) -> None:
     names.pop(name, None)
     if kind is not None:
         names[name] = kind
-    base = original_class(module)
+    base: Any = original_class(module)
     cls = _with(base, tuple(sorted(names.items()))) if names else base
     object.__setattr__(module, "__class__", cls)
     module._signature = None
@@ -72,7 +72,7 @@ def _reduce(module: Module, protocol: Any) -> Any:
     return _new, (original_class(module), type(module)._computed), module.__getstate__()  # type: ignore[attr-defined]
 
 
-def _new(base: type[Module], names: tuple[tuple[str, str], ...]) -> Module:
+def _new(base: Any, names: tuple[tuple[str, str], ...]) -> Module:
     cls: Any = _with(base, names)
     module: Module = cls.__new__(cls)
     return module

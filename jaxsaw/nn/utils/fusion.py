@@ -36,9 +36,7 @@ def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer
         >>> bool(jnp.allclose(fuse_conv_bn_eval(conv, bn)(x), bn(conv(x)), atol=1e-6))
         True
     """
-    return _fused(
-        "fuse_conv_bn_eval", conv, bn, lambda *args: fuse_conv_bn_weights(*args, transpose)
-    )
+    return _fused("fuse_conv_bn_eval", conv, bn, fuse_conv_bn_weights, transpose)
 
 
 def fuse_conv_bn_weights(
@@ -102,7 +100,9 @@ def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
         >>> bool(jnp.allclose(fuse_linear_bn_eval(linear, bn)(x), bn(linear(x)), atol=1e-6))
         True
     """
-    features, wanted = bn.num_features, linear.out_features
+    norm: Any = bn
+    layer: Any = linear
+    features, wanted = norm.num_features, layer.out_features
     if features not in (wanted, 1):
         raise ValueError(
             f"fuse_linear_bn_eval: expected a norm of {wanted} features or 1, got {features}."
@@ -163,13 +163,13 @@ def _folded(
     return Parameter.own(weight), Parameter.own(bias.astype(w.dtype))
 
 
-def _fused(name: str, layer: Any, bn: Any, fold: Any) -> Any:
+def _fused(name: str, layer: Any, bn: Any, fold: Any, *more: Any) -> Any:
     if layer.training or bn.training:
         raise ValueError(f"{name}: expected both in evaluation mode. Call .eval() first.")
     if bn.running_mean is None or bn.running_var is None:
         raise ValueError(f"{name}: expected a norm with running statistics.")
     twin = deepcopy(layer)
     twin.weight, twin.bias = fold(
-        layer.weight, layer.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+        layer.weight, layer.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, *more
     )
     return twin
