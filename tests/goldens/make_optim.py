@@ -13,6 +13,7 @@ from tests.optim.cases import (
     CASES,
     EPOCHS,
     MORE,
+    MORE_SCHEDULES,
     RATES,
     RECORDED,
     SCHEDULES,
@@ -45,7 +46,7 @@ def rates(make) -> np.ndarray:
     import torch
 
     groups = [{"params": [torch.nn.Parameter(torch.ones(1))], "lr": lr} for lr in RATES]
-    optimizer = torch.optim.SGD(groups)
+    optimizer = torch.optim.SGD(groups, momentum=0.9)
     scheduler = make(torch.optim.lr_scheduler, optimizer)
     found = []
     for _ in range(EPOCHS):
@@ -62,7 +63,9 @@ def main() -> None:
         arrays[name] = trajectory(make, gradients)
         arrays[f"{name}, skipping"] = trajectory(make, some_gradients)
     arrays |= {name: trajectory(make, gradients) for name, make in MORE.items()}
-    arrays |= {f"schedule {name}": rates(make) for name, make in SCHEDULES.items()}
+    arrays |= {
+        f"schedule {name}": rates(make) for name, make in (SCHEDULES | MORE_SCHEDULES).items()
+    }
     np.savez_compressed(PATH, **arrays)
     print(f"{PATH}: {len(arrays)} arrays, {PATH.stat().st_size / 1000:.0f} kB")
 

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsaw import optim
+import jaxsaw as js
+from jaxsaw import checkpoint, nn, optim
 from jaxsaw.nn import Parameter
 
 
@@ -118,3 +119,72 @@ def test_scalars_of_any_kind_are_learning_rates(value):
     optimizer = optim.SGD([p], lr=value)
     assert optimizer.param_groups[0]["lr"].shape == ()
     assert float(optimizer.param_groups[0]["lr"]) == 0.1
+
+
+EVERY = {
+    "adadelta": lambda p: optim.Adadelta(p),
+    "adafactor": lambda p: optim.Adafactor(p, eps=(1e-6, 1e-3)),
+    "adagrad": lambda p: optim.Adagrad(p),
+    "adamax": lambda p: optim.Adamax(p),
+    "asgd": lambda p: optim.ASGD(p),
+    "lamb": lambda p: optim.Lamb(p),
+    "lion": lambda p: optim.Lion(p),
+    "muon": lambda p: optim.Muon(p),
+    "nadam": lambda p: optim.NAdam(p),
+    "radam": lambda p: optim.RAdam(p),
+    "rmsprop": lambda p: optim.RMSprop(p, momentum=0.9, centered=True),
+    "rprop": lambda p: optim.Rprop(p),
+    "sparse adam": lambda p: optim.SparseAdam(p),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_any_number_may_change_and_a_checkpoint_holds_all(name, tmp_path):
+    make = EVERY[name]
+    build = lambda: [("a", Parameter(jnp.ones((3, 2)))), ("b", Parameter(jnp.full((2, 2), 0.5)))]
+    params, twins = build(), build()
+    optimizer, other = make(params), make(twins)
+    step = js.jit(lambda o, *grads: o.step(list(grads)))
+    grads = [jnp.full((3, 2), 0.3), jnp.full((2, 2), -2.0)]
+    step(optimizer, *grads)
+    group = optimizer.param_groups[0]
+    for key, value in group.numbers().items():
+        if group.is_boxed(key):
+            smaller = lambda x: 0.9 * x
+            group[key] = tuple(map(smaller, value)) if isinstance(value, tuple) else smaller(value)
+    step(optimizer, *grads)
+    if name in ("nadam", "asgd"):  # whose state has scalars
+        optimizer.step([None, grads[1]])
+    names = ("params", "optimizer")
+    objects = lambda o, pairs: dict(zip(names, (nn.ParameterDict(dict(pairs)), o), strict=True))
+    checkpoint.save(tmp_path / "x.npz", **objects(optimizer, params))
+    checkpoint.restore(tmp_path / "x.npz", **objects(other, twins))
+    step(optimizer, *grads)
+    step(other, *grads)
+    for (_, p), (_, q) in zip(params, twins, strict=True):
+        np.testing.assert_array_equal(p, q)
+        assert np.isfinite(np.asarray(p)).all() and not np.array_equal(p, build()[0][1][0])
+    assert step.trace_count == (2 if name in ("nadam", "asgd") else 1)  # without and with lags
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda p: optim.Muon([p]), "Muon: only Parameters with two axes .* has shape .3,."),
+        (lambda p: optim.Muon([p], ns_steps=100), "ns_steps must be below 100"),
+        (lambda p: optim.Adadelta([p], rho=2.0), "rho must be between 0 and 1, got 2.0"),
+        (lambda p: optim.Rprop([p], etas=(0.5, 0.9)), "etas must be 0 < etas.0. < 1 < etas.1."),
+        (lambda p: optim.SparseAdam([p], lr=0), "SparseAdam: lr must be above 0, got 0"),
+        (lambda p: optim.Lion([p], betas=(0.9, 1.0)), r"Lion: betas\[1\] must be"),
+        (lambda p: optim.Lamb([p], eps=-1.0), "Lamb: eps must be at least 0"),
+    ],
+)
+def test_refused_values_of_other_families(make, text):
+    with pytest.raises(ValueError, match=text):
+        make(parameter())
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Muon", "SparseAdam", "LBFGS"])
+def test_complex_parameters_that_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name}: .* is complex. Train its real and imaginary"):
+        getattr(optim, name)([Parameter(jnp.ones((2, 2), jnp.complex64))])

@@ -13,6 +13,7 @@ from tests.optim.cases import (
     CASES,
     EPOCHS,
     MORE,
+    MORE_SCHEDULES,
     RATES,
     RECORDED,
     SCHEDULES,
@@ -43,15 +44,16 @@ def test_trajectory(name, skipping):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", [*SCHEDULES, *MORE_SCHEDULES])
 def test_schedule(name):
     groups = [{"params": [Parameter(jnp.ones(1))], "lr": lr} for lr in RATES]
-    optimizer = optim.SGD(groups)
-    scheduler = SCHEDULES[name](optim.lr_scheduler, optimizer)
+    optimizer = optim.SGD(groups, momentum=0.9)
+    scheduler = (SCHEDULES | MORE_SCHEDULES)[name](optim.lr_scheduler, optimizer)
+    step = js.jit(lambda: scheduler.step()) if name in MORE_SCHEDULES else scheduler.step
     for t in range(EPOCHS):
         theirs = GOLDENS[f"schedule {name}"][t]
         slack = 1e-7 * np.array(RATES)
         np.testing.assert_array_less(
             np.abs(scheduler.get_last_lr() - theirs), 2e-6 * np.abs(theirs) + slack
         )
-        scheduler.step()
+        step()

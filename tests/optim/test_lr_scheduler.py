@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxsaw as js
-from jaxsaw import optim
+from jaxsaw import checkpoint, optim
 from jaxsaw.nn import Parameter
 from jaxsaw.optim import lr_scheduler as schedules
 from jaxsaw.state.graph import named_boxes
@@ -276,3 +276,56 @@ def test_a_step_size_below_one_is_refused():
     optimizer = optim.SGD([("w", Parameter(jnp.ones(3)))], lr=0.1)
     with pytest.raises(ValueError, match="step_size must be at least 1, got 0"):
         optim.lr_scheduler.StepLR(optimizer, step_size=0)
+
+
+# Combined schedules, and those of a metric.
+
+
+def test_a_sequence_is_restored_in_the_middle(tmp_path):
+    def make(o):
+        parts = [schedules.LinearLR(o, 0.5, total_iters=2), schedules.OneCycleLR(o, 1.0, 10)]
+        return schedules.SequentialLR(o, parts, [3])
+
+    build = lambda: optim.AdamW([("w", Parameter(jnp.ones(1)))], lr=0.5)
+    o, other = build(), build()
+    scheduler, twin = make(o), make(other)
+    step, twin_step = js.jit(lambda: scheduler.step()), js.jit(lambda: twin.step())
+    for _ in range(5):
+        step()
+    checkpoint.save(tmp_path / "x.npz", optimizer=o, scheduler=scheduler)
+    twin_step()
+    checkpoint.restore(tmp_path / "x.npz", optimizer=other, scheduler=twin)
+    for _ in range(5):
+        step()
+        twin_step()
+        for key in ("lr", "betas"):
+            numbers = (group.numbers()[key] for group in (*o.param_groups, *other.param_groups))
+            assert len(set(map(str, numbers))) == 1
+    assert step.trace_count == twin_step.trace_count == 1
+
+
+def test_a_plateau_is_seen_in_a_compiled_step():
+    o = optimizer(0.5)
+    scheduler = schedules.ReduceLROnPlateau(o, factor=0.5, patience=1, cooldown=1, min_lr=0.2)
+    step = js.jit(lambda metric: scheduler.step(metric))
+    rates = []
+    for metric in (1.0, 0.5, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6):
+        step(jnp.float32(metric))
+        rates += scheduler.get_last_lr()
+    assert rates == [0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.2, 0.2, 0.2]
+    assert step.trace_count == 1 and float(scheduler.best) == 0.5
+    with pytest.raises(TypeError, match="expected one number, got shape"):
+        scheduler.step(jnp.ones(2))
+
+
+def test_steps_beyond_the_last_are_refused():
+    scheduler = schedules.OneCycleLR(optim.SGD([Parameter(jnp.ones(1))], momentum=0.5), 1.0, 2)
+    scheduler.step()
+    scheduler.step()
+    with pytest.raises(ValueError, match="this is step 3 of 2. Make a longer schedule"):
+        scheduler.step()
+    assert int(scheduler.last_epoch) == 2
+    with pytest.raises(ValueError, match="has neither momentum nor betas. Pass cycle_momentum"):
+        schedules.OneCycleLR(optim.Adagrad([Parameter(jnp.ones(1))]), 1.0, 2)
+    with pytest.raises(ValueError, match="can't jump to an epoch"):
+        schedules.ChainedScheduler([schedules.StepLR(optimizer(), 3)]).step(3)
