@@ -21,6 +21,7 @@ from jaxsaw.state import scope as scopes
 from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
+from jaxsaw.transforms.stack import axes_of, mark
 
 IMPL = "threefry2x32"
 
@@ -151,6 +152,7 @@ class Rngs(Stateful):
         stream = _Stream.__new__(_Stream)
         stream.__dict__.update(key=None, count=_zero_beside(self._default.key))
         stream._link("count", stream.count)
+        mark([stream], axes_of(self))
         dict.__setitem__(self._streams, name, stream)
         self._streams.attach(self, "_streams")
         self._signature = None

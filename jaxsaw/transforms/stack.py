@@ -66,7 +66,7 @@ def unstack(stacked: Any) -> list[Any]:
         if isinstance(node, Stateful) and not axes_of(node):
             raise ValueError(f"js.unstack: {node.path} ({type(node).__name__}) isn't a stack.")
         boxes.update((box, box.value) for box in stacked_boxes(node))
-        shared += [n for n in _statefuls(node) if not axes_of(n)]
+        shared += [n for n in _statefuls(node) if axes_of(n) < axes_of(node)]
     sizes = {len(array) for array in (*boxes.values(), *flat.arrays)}
     if len(sizes) != 1:
         raise ValueError(f"js.unstack: the arrays have different first axes: {sorted(sizes)}.")
@@ -114,7 +114,7 @@ def stacked_boxes(node: Node) -> list[Variable]:
         return [node]
     found: dict[Variable, None] = {}
     for holder in _statefuls(node):
-        if axes_of(holder):
+        if axes_of(holder) >= axes_of(node):
             found.update((box, None) for _, box in holder._edges() if isinstance(box, Variable))
     return list(found)
 

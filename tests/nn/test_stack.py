@@ -132,3 +132,16 @@ def test_layers_that_differ_or_share_are_refused():
     b.weight = a.weight
     with pytest.raises(ValueError, match="share weight.*ModuleList"):
         nn.Stack([a, b])
+
+
+def test_an_ensemble_of_models_with_stacks():
+    def make(seed):
+        rngs = js.Rngs(seed)
+        return nn.Sequential(nn.Stack([Block(rngs) for _ in range(3)]), nn.Linear(3, 1, rngs=rngs))
+
+    models, alone = js.stack([make(0), make(1)]), [make(0), make(1)]
+    out = js.jit(js.vmap(lambda m, x: m(x), in_axes=(0, None)))(models, X)
+    for i, (one, model) in enumerate(zip(js.unstack(models), alone, strict=True)):
+        np.testing.assert_allclose(out[i], model(X), rtol=1e-4, atol=1e-5)
+        close(one, model)
+        assert one[0].layers.rngs.counts == model[0].layers.rngs.counts
