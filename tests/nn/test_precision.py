@@ -93,6 +93,13 @@ def test_a_policy_of_its_own_inside_and_none():
     assert SEEN == [("float32", "float32")] * 3 + [("float16", "float16"), ("float32", "float32")]
 
 
+def test_a_wide_part_of_a_narrow_model_sees_its_parameters_as_they_are():
+    inner = nn.apply_policy(Spy(), nn.Policy(compute="float32"))
+    inner.scale.value = jnp.full(3, 1.001)
+    model = nn.apply_policy(nn.Sequential(inner), nn.Policy())
+    assert (model(jnp.ones((1, 3, 2))) == jnp.float32(1.001)).all()
+
+
 def test_parameters_may_be_kept_narrow():
     layer = nn.apply_policy(nn.Linear(2, 2, rngs=js.Rngs(0)), nn.Policy("bfloat16", "float32"))
     assert layer.weight.dtype == jnp.bfloat16
