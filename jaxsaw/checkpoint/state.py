@@ -7,6 +7,7 @@ without reading arrays, reads and checks all arrays, and only then writes the bo
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 import weakref
@@ -67,34 +68,71 @@ def save(
         >>> checkpoint.restore("example.npz", model=model).progress
         {'epoch': 3}
     """
-    objects = _given("save", model=model, optimizer=optimizer, rngs=rngs, **others)
-    check_jsonable(progress, "progress")
-    check_jsonable(metadata, "metadata")
-    _refuse_tracing("save")
-    sections = {name: boxes_by_path(obj) for name, obj in objects.items()}
-    boxes = list(dict.fromkeys(box for paths in sections.values() for box in paths.values()))
-    members = {box: f"a{i}" for i, box in enumerate(boxes)}
-    arrays, tokens = packs.hold(boxes)
-    try:
-        write(
-            path,
-            [_storable(array) for array in arrays],
-            {
-                "objects": {
-                    name: {
-                        "class": type(objects[name]).__name__,
-                        "boxes": {path: members[box] for path, box in paths.items()},
-                        "configuration": configurations(objects[name]),
-                    }
-                    for name, paths in sections.items()
-                },
-                "progress": progress,
-                "metadata": metadata,
-                "versions": _versions(),
+    objects = {"model": model, "optimizer": optimizer, "rngs": rngs, **others}
+    Snapshot(objects, progress, metadata).write(path)
+
+
+class Snapshot:
+    """The state of objects at one instant, which stays as it is while they go on.
+
+    It holds the arrays until it is written or dropped: a step that runs meanwhile copies what it
+    would have overwritten.
+
+    Args:
+        objects: Stateful objects by name; None stands for none.
+        progress: As in :func:`save`.
+        metadata: As in :func:`save`.
+        **more: Further fields of the manifest.
+
+    Raises:
+        TypeError: As :func:`save` does.
+        RuntimeError: Inside a traced function.
+    """
+
+    def __init__(
+        self, objects: Mapping[str, Any], progress: Any, metadata: Any, **more: Any
+    ) -> None:
+        given = _given("save", **objects)
+        check_jsonable(progress, "progress")
+        check_jsonable(metadata, "metadata")
+        _refuse_tracing("save")
+        sections = {name: boxes_by_path(obj) for name, obj in given.items()}
+        boxes = list(dict.fromkeys(box for paths in sections.values() for box in paths.values()))
+        members = {box: f"a{i}" for i, box in enumerate(boxes)}
+        self._manifest = {
+            "objects": {
+                name: {
+                    "class": type(given[name]).__name__,
+                    "boxes": {path: members[box] for path, box in paths.items()},
+                    "configuration": configurations(given[name]),
+                }
+                for name, paths in sections.items()
             },
-        )
-    finally:
-        packs.release(tokens)
+            "progress": copy.deepcopy(progress),
+            "metadata": copy.deepcopy(metadata),
+            "versions": _versions(),
+            **more,
+        }
+        self._arrays, self._tokens = packs.hold(boxes)
+
+    def write(self, path: Path) -> None:
+        """Write it into a file, atomically, and drop it.
+
+        Args:
+            path: The file; missing folders are made.
+
+        Raises:
+            OSError: If the file can't be written; an older one is left as it was.
+        """
+        try:
+            write(path, [_storable(array) for array in self._arrays], self._manifest)
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Let go of the arrays."""
+        self._arrays = []
+        packs.release(self._tokens)
 
 
 @dataclass(frozen=True)
@@ -108,6 +146,7 @@ class Restored:
         missing: Names, with their object, that the objects have and the file hasn't.
         unexpected: Names that the file has and the objects haven't.
         mismatched: Names, and configurations, that differ, with what differs.
+        step: The step that a :class:`Manager` restored.
     """
 
     progress: Any
@@ -116,6 +155,7 @@ class Restored:
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     mismatched: list[str] = field(default_factory=list)
+    step: int | None = None
 
 
 def restore(
