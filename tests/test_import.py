@@ -36,6 +36,7 @@ PAGES = {
     "jaxsaw.nn.utils": "utils",
     "jaxsaw.optim": "optim",
     "jaxsaw.optim.lr_scheduler": "optim",
+    "jaxsaw.optim.swa_utils": "optim",
     "jaxsaw.data": "data",
     "jaxsaw.checkpoint": "checkpoint",
     "jaxsaw.inspection": "inspection",

@@ -36,6 +36,7 @@ PUBLIC = {
     "jaxsaw.nn.utils",
     "jaxsaw.optim",
     "jaxsaw.optim.lr_scheduler",
+    "jaxsaw.optim.swa_utils",
     "jaxsaw.data",
     "jaxsaw.checkpoint",
     "jaxsaw.inspection",

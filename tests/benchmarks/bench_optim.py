@@ -1,4 +1,4 @@
-"""Steps of every optimizer, on many parameters and on those of GPT-2, against raw JAX and Optax.
+"""Steps of optimizers, on many parameters and on those of GPT-2, against raw JAX and Optax.
 
 python tests/benchmarks/bench_optim.py [--rounds 30] [--quick] [--only Adam,SGD]
 
