@@ -11,6 +11,7 @@ import jaxsaw as js
 from jaxsaw import nn
 from jaxsaw.nn.utils import rnn
 from tests.nn.sequence_cases import CELLS_REFUSED, GOLDEN, PACKING_REFUSED, cotangent, undrawn
+from tests.nn.together import QUICKLY
 
 PATH = Path(__file__).parents[1] / "goldens" / "sequences.npz"
 
@@ -44,7 +45,7 @@ def group(request):
     arrays = [jnp.asarray(v) if isinstance(v, np.ndarray) else v for v in leaves]
     is_float = [isinstance(v, np.ndarray) and v.dtype == np.float32 for v in leaves]
 
-    @js.jit
+    @js.jit(compiler_options=QUICKLY)
     def run(layers, floats):
         def loss(layers, floats):
             floats = iter(floats)
