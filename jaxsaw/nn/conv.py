@@ -435,10 +435,9 @@ class ConvTranspose1d(_ConvTranspose):
     Source: ``torch.nn.ConvTranspose1d``.
 
     Example:
-        >>> layer = nn.ConvTranspose1d(3, 4, 3, stride=2, rngs=js.Rngs(params=0))
-        >>> x = jnp.ones((8, 3, 4))
-        >>> layer(x).shape, layer(x, output_size=(10,)).shape
-        ((8, 4, 9), (8, 4, 10))
+        >>> layer = nn.ConvTranspose1d(4, 3, 3, stride=2, rngs=js.Rngs(params=0))
+        >>> layer(jnp.ones((8, 4, 4)), output_size=(10,)).shape
+        (8, 3, 10)
     """
 
     _spatial = 1
@@ -483,10 +482,9 @@ class ConvTranspose2d(_ConvTranspose):
     Source: ``torch.nn.ConvTranspose2d``.
 
     Example:
-        >>> layer = nn.ConvTranspose2d(3, 4, 3, stride=2, rngs=js.Rngs(params=0))
-        >>> x = jnp.ones((8, 3, 4, 4))
-        >>> layer(x).shape, layer(x, output_size=(10, 10)).shape
-        ((8, 4, 9, 9), (8, 4, 10, 10))
+        >>> layer = nn.ConvTranspose2d(4, 3, 3, stride=2, rngs=js.Rngs(params=0))
+        >>> layer(jnp.ones((8, 4, 4, 4)), output_size=(10, 10)).shape
+        (8, 3, 10, 10)
     """
 
     _spatial = 2
@@ -531,10 +529,9 @@ class ConvTranspose3d(_ConvTranspose):
     Source: ``torch.nn.ConvTranspose3d``.
 
     Example:
-        >>> layer = nn.ConvTranspose3d(3, 4, 3, stride=2, rngs=js.Rngs(params=0))
-        >>> x = jnp.ones((8, 3, 4, 4, 4))
-        >>> layer(x).shape, layer(x, output_size=(10, 10, 10)).shape
-        ((8, 4, 9, 9, 9), (8, 4, 10, 10, 10))
+        >>> layer = nn.ConvTranspose3d(4, 3, 3, stride=2, rngs=js.Rngs(params=0))
+        >>> layer(jnp.ones((8, 4, 4, 4, 4)), output_size=(10, 10, 10)).shape
+        (8, 3, 10, 10, 10)
     """
 
     _spatial = 3
