@@ -344,11 +344,11 @@ class Manager:
                 names = [entry.name for entry in entries if entry.is_file()]
         except FileNotFoundError:
             return []
-        found = {
-            name: int(match["step"]) for name in names if (match := self._name.fullmatch(name))
-        }
+        matches = [match for name in names if (match := self._name.fullmatch(name))]
         # A number that is padded otherwise belongs to another pattern.
-        return sorted(step for name, step in found.items() if self.path(step).name == name)
+        return sorted(
+            step for match in matches if self.path(step := int(match["step"])).name == match[0]
+        )
 
     def _readable(self, steps: list[int]) -> dict[int, dict[str, float]]:
         # The metrics of each step whose file can be read, which is looked at once.

@@ -110,7 +110,7 @@ class Snapshot:
             },
             "progress": copy.deepcopy(progress),
             "metadata": copy.deepcopy(metadata),
-            "versions": _versions(),
+            "versions": versions_now(),
             **more,
         }
         self._arrays, self._tokens = packs.hold(boxes)
@@ -125,7 +125,7 @@ class Snapshot:
             OSError: If the file can't be written; an older one is left as it was.
         """
         try:
-            write(path, [_storable(array) for array in self._arrays], self._manifest)
+            write(path, [storable(array) for array in self._arrays], self._manifest)
         finally:
             self.drop()
 
@@ -313,7 +313,7 @@ def load(path: Path) -> Loaded:
     reader = Reader(path)
     weakref.finalize(reader, reader._file.close)
     try:
-        _check_sections(os.fspath(path), reader.manifest)
+        check_sections(os.fspath(path), reader.manifest)
         return Loaded(reader)
     except BaseException:
         reader.close()
@@ -335,7 +335,7 @@ def inspect(path: Path) -> dict[str, Any]:
         FileNotFoundError: If there is no such file.
     """
     manifest = read_manifest(path)
-    _check_sections(os.fspath(path), manifest)
+    check_sections(os.fspath(path), manifest)
     return manifest
 
 
@@ -350,7 +350,7 @@ def verify(path: Path) -> None:
         FileNotFoundError: If there is no such file.
     """
     with Reader(path) as reader:
-        _check_sections(os.fspath(path), reader.manifest)
+        check_sections(os.fspath(path), reader.manifest)
         for _ in reader.arrays():
             pass
 
@@ -366,7 +366,7 @@ class _Match:
     """
 
     def __init__(self, path: str, reader: Reader) -> None:
-        _check_sections(path, reader.manifest)
+        check_sections(path, reader.manifest)
         self.path = path
         self.reader = reader
         self.missing: list[str] = []
@@ -400,7 +400,7 @@ class _Match:
         self._add_on_demand(objects, saved)
         boxes = boxes_by_path(obj)
         for path, box in boxes.items():
-            full = _join(name, path)
+            full = full_name(name, path)
             if _is_below(path, other):
                 continue
             if path not in saved:
@@ -412,7 +412,9 @@ class _Match:
             elif self._fits(full, box, saved[path]):
                 self.members.setdefault(box, []).append((full, saved[path]))
         self.unexpected += [
-            _join(name, path) for path in saved if path not in boxes and not _is_below(path, other)
+            full_name(name, path)
+            for path in saved
+            if path not in boxes and not _is_below(path, other)
         ]
 
     def undo(self) -> None:
@@ -429,7 +431,7 @@ class _Match:
             if saved[path] != here[path]:
                 other.append(path)
         for path in sorted(other):
-            where = _join(name, path)
+            where = full_name(name, path)
             self.mismatched += [f"{where}: {t}" for t in _differences(saved[path], here[path])]
         return other
 
@@ -443,12 +445,12 @@ class _Match:
     def _fits(self, name: str, box: Variable, member: str) -> bool:
         entry = self.reader.manifest["arrays"][member]
         array = box._peek()
-        saved = _form(entry["dtype"], entry["shape"], entry.get("key_impl"))
+        saved = describe(entry["dtype"], entry["shape"], entry.get("key_impl"))
         if _is_key(array):
             data = jax.eval_shape(jax.random.key_data, array)
-            here = _form(str(data.dtype), list(data.shape), _impl(array))
+            here = describe(str(data.dtype), list(data.shape), _impl(array))
         else:
-            here = _form(str(array.dtype), list(array.shape), None)
+            here = describe(str(array.dtype), list(array.shape), None)
         if saved != here:
             self.mismatched.append(f"{name}: {saved} in the file, {here} here")
             self.skipped.add(box)
@@ -483,7 +485,7 @@ class _Match:
                 boxes_of.setdefault(member, []).append(box)
         for member, array in self.reader.arrays(boxes_of):
             for box in boxes_of[member]:
-                if not _identical(values.setdefault(box, array), array):
+                if not identical(values.setdefault(box, array), array):
                     self._refuse_tie(box)
         values = {**self.resets, **values}
         return {box: value for box, value in values.items() if box not in self.skipped}
@@ -495,7 +497,8 @@ class _Match:
             self.skipped.add(box)
 
 
-def _join(name: str, path: str) -> str:
+def full_name(name: str, path: str) -> str:
+    """Return the dotted name of a path below an object; either may be empty."""
     return f"{name}.{path}" if name and path else name or path
 
 
@@ -518,7 +521,8 @@ def _reset(objects: dict[str, Node], path: str, saved: dict[str, str]) -> Any:
     return None
 
 
-def _form(dtype: str, shape: list[int], impl: str | None) -> str:
+def describe(dtype: str, shape: list[int], impl: str | None) -> str:
+    """Return an array's dtype and shape as an error shows them."""
     kind = dtype if impl is None else f"key data of {impl}, {dtype}"
     return f"{kind}[{', '.join(map(str, shape))}]"
 
@@ -601,7 +605,8 @@ def _wide_types(array: Any) -> Any:
     return _jax.enable_x64(True) if array.dtype.itemsize >= 8 else nullcontext()
 
 
-def _storable(array: Any) -> Any:
+def storable(array: Any) -> Any:
+    """Return an array as the file layer takes it, which knows no typed keys."""
     if _is_key(array):
         return KeyData(np.asarray(jax.random.key_data(array)), _impl(array))
     return array
@@ -615,7 +620,7 @@ def _impl(key: Any) -> str:
     return str(jax.random.key_impl(key))
 
 
-def _identical(a: Any, b: Any) -> bool:
+def identical(a: Any, b: Any) -> bool:
     """Return whether two arrays of equal shapes and dtypes have the same bits."""
     if isinstance(a, KeyData):
         a, b = a.data, b.data
@@ -626,7 +631,7 @@ def _differences(saved: Any, here: Any, where: str = "") -> Iterator[str]:
     """Describe where two configurations differ, as deep down as they have the same form."""
     parts: list[tuple[str, Any, Any]] = []
     if isinstance(saved, dict) and isinstance(here, dict):
-        parts = [(_join(where, k), saved.get(k), here.get(k)) for k in sorted({*saved, *here})]
+        parts = [(full_name(where, k), saved.get(k), here.get(k)) for k in sorted({*saved, *here})]
     elif isinstance(saved, list) and isinstance(here, list) and len(saved) == len(here):
         pairs = enumerate(zip(saved, here, strict=True))
         parts = [(f"{where}[{i}]", a, b) for i, (a, b) in pairs]
@@ -637,7 +642,7 @@ def _differences(saved: Any, here: Any, where: str = "") -> Iterator[str]:
             yield from _differences(a, b, name)
 
 
-def _check_sections(path: str, manifest: dict[str, Any]) -> None:
+def check_sections(path: str, manifest: dict[str, Any]) -> None:
     """Check the parts of a manifest that this layer has written."""
     wrong = None
     objects = manifest.get("objects")
@@ -660,7 +665,8 @@ def _check_sections(path: str, manifest: dict[str, Any]) -> None:
         raise CheckpointError(f"{path}: member 'manifest.json': {wrong}.")
 
 
-def _versions() -> dict[str, str]:
+def versions_now() -> dict[str, str]:
+    """Return the versions that go into a manifest."""
     from jaxsaw import __version__
 
     return {

@@ -29,7 +29,7 @@ def names(folder):
 
 def damage(path):
     content = bytearray(path.read_bytes())
-    content[200] ^= 1  # in the first array's bytes
+    content[165] ^= 1  # in the first array's bytes
     path.write_bytes(content)
 
 
