@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors.numpy
 
 import jaxsaw as js
 from jaxsaw import checkpoint, nn
@@ -207,6 +206,8 @@ def test_safetensors_round_trip(folder):
 
 
 def test_what_the_safetensors_package_reads_and_writes(folder):
+    import safetensors.numpy
+
     common = {name: a for name, a in EVERY.items() if name not in ("bf", "f8")}
     checkpoint.save_safetensors("a.safetensors", common)
     for name, array in safetensors.numpy.load_file("a.safetensors").items():
