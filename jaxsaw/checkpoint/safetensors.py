@@ -60,7 +60,7 @@ def save_safetensors(
         >>> model = nn.Linear(2, 1, rngs=js.Rngs(0))
         >>> checkpoint.save_safetensors("linear.safetensors", model.state_dict())
         >>> model.load_state_dict(checkpoint.load_safetensors("linear.safetensors"))
-        <All keys matched successfully>
+        IncompatibleKeys(missing_keys=[], unexpected_keys=[])
     """
     texts = {"format": "pt", **(metadata or {})}  # PyTorch's names and layouts
     tensors, keys = {}, {}
