@@ -157,7 +157,8 @@ class _Output:
 
 class _Checksums:
     # crc32 in a thread of its own. A plain thread, as an executor refuses work while Python exits,
-    # when a save in the background may still be running.
+    # when a save in the background may still be running. From 3.12 on no thread can be started
+    # then either: the checksums are computed here and now.
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[memoryview, int] | None] = SimpleQueue()
@@ -165,15 +166,20 @@ class _Checksums:
         self._thread = threading.Thread(target=self._run, name="jaxsaw-crc32", daemon=True)
 
     def __enter__(self) -> _Checksums:
-        self._thread.start()
+        with contextlib.suppress(RuntimeError):
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._jobs.put(None)
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._jobs.put(None)
+            self._thread.join()
 
     def start(self, data: memoryview, crc: int) -> None:
-        self._jobs.put((data, crc))
+        if self._thread.ident is not None:
+            self._jobs.put((data, crc))
+        else:
+            self._results.put(zlib.crc32(data, crc))
 
     def result(self) -> int:
         return self._results.get()

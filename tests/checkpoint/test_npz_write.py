@@ -115,6 +115,18 @@ def test_other_exceptions_clean_up_too(tmp_path: Path, monkeypatch: pytest.Monke
     assert not [t for t in threading.enumerate() if t.name == "jaxsaw-crc32"]
 
 
+def test_where_no_thread_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while Python exits, from 3.12 on."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        npz.write(tmp_path / "a.npz", NEW, {})
+    assert_holds(tmp_path / "a.npz", NEW)
+
+
 def test_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.npz"
     npz.write(path, NEW, {"a": 1})
