@@ -103,7 +103,8 @@ def _show(arguments: argparse.Namespace) -> int:
     print(f"{arguments.path}: format {manifest['format_version']}; written by {versions}")
     print(f"{len(sizes)} arrays, {_readable(sum(sizes.values()))}")
     for name, section in manifest["objects"].items():
-        print(_printable(f"\n{name}: {section.get('class')}"))
+        print()
+        print(_printable(f"{name}: {section.get('class')}"))
         _print_table(
             (path, describe_member(manifest, member), _readable(sizes[member]), member)
             for path, member in section["boxes"].items()
@@ -275,8 +276,8 @@ def _print_table(rows: Iterable[tuple[str, ...]]) -> None:
 
 
 def _printable(text: str) -> str:
-    # A file may hold any names, also such as would steer a terminal.
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    # A file may hold any names, also such as would steer a terminal, or feign a line of ours.
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 if __name__ == "__main__":

@@ -51,10 +51,10 @@ def small(n=1.0, **more):
 
 def test_show(folder, capsys):
     model = nn.Linear(2, 3, rngs=js.Rngs(0))
-    odd = Holder(**{"a\x1b[31m": jnp.zeros((3, 0))})
+    odd = Holder(**{"a\x1b[31m\n": jnp.zeros((3, 0))})
     checkpoint.save("a.npz", model=model, odd=odd, progress={"epoch": 3}, rngs=js.Rngs(a=1))
     status, out, _ = run(capsys, "show", "a.npz")
-    assert status == 0 and "\x1b" not in out and "a\\x1b[31m" in out
+    assert status == 0 and "\x1b" not in out and "a\\x1b[31m\\x0a" in out
     lines = [line.split() for line in out.splitlines()]
     assert ["weight", "float32[3,", "2]", "24", "B", "a0"] in lines
     assert "model: Linear" in out and "key data of threefry2x32" in out
