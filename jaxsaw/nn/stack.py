@@ -65,9 +65,11 @@ class Stack(Module):
         super().__init__()
         if isinstance(layers, Module) and axes_of(layers):
             self.layers = layers
+            self._count = len(unstack(layers))
         else:
             layers = list(layers)  # type: ignore[arg-type]
             self.layers = stack_but(layers, _shared_streams(layers))
+            self._count = len(layers)
         self.remat = remat
         self.policy = policy
         self.unroll = unroll
@@ -78,13 +80,14 @@ class Stack(Module):
 
         if self.remat:
             layer_of = rematerialized(layer_of, prevent_cse=False, policy=self.policy)
-        return scan(
-            lambda x, layer: (layer_of(x, layer), None), input, self.layers, unroll=self.unroll
-        )[0]
+
+        def step(x: Any, layer: Module) -> tuple[Any, None]:
+            return layer_of(x, layer), None
+
+        return scan(step, input, self.layers, len(self), unroll=self.unroll)[0]
 
     def __len__(self) -> int:
-        boxes = stacked_boxes(self.layers)
-        return boxes[0].shape[0] if boxes else 0
+        return self._count
 
     def __getitem__(self, index: int) -> Module:
         """Return a copy of one layer."""
@@ -92,7 +95,7 @@ class Stack(Module):
 
     def __iter__(self) -> Iterator[Module]:
         """Yield a copy of each layer."""
-        return iter(unstack(self.layers))
+        return iter(unstack(self.layers, len(self)))
 
     def state_dict(
         self,
@@ -142,12 +145,16 @@ def _shared_streams(layers: list[Module]) -> list[Rngs]:
     held = [dict.fromkeys(graph_of(layer).nodes) for layer in layers]
     streams = [node for node in held[0] if isinstance(node, Rngs)] if held else []
     shared = [node for node in streams if all(node in nodes for nodes in held)]
-    boxes = {box for node in shared for box in boxes_of(node)}
-    for layer in layers[1:]:
-        for box in boxes_of(layer):
-            if box in held[0] and box not in boxes:
+    seen: set[Any] = set()
+    in_all = {box for node in shared for box in boxes_of(node)}
+    for layer in layers:
+        boxes = [box for box in boxes_of(layer) if box not in in_all]
+        for box in boxes:
+            if box in seen:
                 raise ValueError(
-                    f"Stack: the layers share {box.path}, which then has no value for each layer. "
-                    "Use a ModuleList, or pass it to the layers as an argument."
+                    f"Stack: some layers share {box.path}, which then has no value for each "
+                    "layer. Use a ModuleList, or pass it to the layers as an argument. (A stream "
+                    "may be shared by all layers.)"
                 )
+        seen.update(boxes)
     return shared

@@ -208,6 +208,11 @@ def _jacobian(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         targets = Targets(fn, args, argnums, wrt)
         pure = Pure(targets, kwargs, has_aux)
+        if not targets.boxes and not targets.arrays:
+            raise ValueError(
+                f"{name_of(fn)}: there is nothing to differentiate: its arguments hold neither "
+                "trainable Parameters nor arrays."
+            )
         with scopes.transaction():
             differentiate = transform(pure, argnums=(0, 1), has_aux=True)
             blocks, rest = differentiate(targets.values(), targets.arrays)

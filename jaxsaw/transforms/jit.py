@@ -207,6 +207,11 @@ class JitFunction:
     ) -> Any:
         """Call what was compiled ahead for a plan."""
         call = _Call(self, args, kwargs)
+        if not call.outermost:
+            raise TypeError(
+                f"{name_of(self.__wrapped__)} was compiled ahead, and can't run inside another "
+                "transform. Call the js.jit function itself there."
+            )
         binding = bindings.get((stage, call.key))
         if binding is None:
             if call.plan() is not plan:
@@ -215,7 +220,7 @@ class JitFunction:
                     "another structure. Lower and compile it for these, or call it as it is."
                 )
             fixed = copy(plan)
-            fixed.arranged = (arranged[0], stage, arranged[2])
+            fixed.arranged = (arranged[0], stage, stage)
             binding = bindings[stage, call.key] = _Binding(fixed, call)
         return binding.finish(binding.insist(call.args, call.kwargs))
 

@@ -7,6 +7,7 @@ arrays. Then JAX gets a body of arrays.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +16,10 @@ import jax.numpy as jnp
 
 from jaxsaw import _jax
 from jaxsaw.state import scope as scopes
+from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable, write
-from jaxsaw.transforms.arguments import Flat, name_of
+from jaxsaw.transforms.arguments import Flat, is_node, name_of
 from jaxsaw.transforms.program import Program, World, same_type, shown
 from jaxsaw.transforms.stack import axes_of, stacked_boxes
 from jaxsaw.transforms.vmap import build_stacked
@@ -83,7 +85,7 @@ def scan(
             out = f(carry.flat.rebuild(arrays), slices.rebuild(rest[:m]))
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TypeError(f"js.scan: {name_of(f)} must return (carry, y), got {out!r}.")
-            return carry.arrays_of(out[0]), out[1]
+            return carry.arrays_of(out[0]), jax.tree.map(_at_this_step, out[1], is_leaf=is_node)
 
         kinds = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in parts]
         program = carry.settle(lambda arrays: Program(body, [*arrays, *kinds], world))
@@ -270,15 +272,23 @@ class _Carry:
                 f"{self.who}: {name_of(self.body)} got a carry of the structure {self.flat.tree} "
                 f"and returned {flat.tree}."
             )
+        arrays = []
         for ours, theirs in zip(self.flat.leaves, flat.leaves, strict=True):
-            is_box = isinstance(ours, Variable) and not isinstance(theirs, Variable)
-            if (isinstance(ours, Stateful) and theirs is not ours) or is_box:
+            if isinstance(ours, Node):
+                if theirs is not ours:
+                    raise TypeError(
+                        f"{self.who}: {name_of(self.body)} must return the {type(ours).__name__} "
+                        f"in the carry ({ours.path}) as it is, after changing its state; it "
+                        f"returned another {type(theirs).__name__}."
+                    )
+            elif isinstance(theirs, Stateful):
                 raise TypeError(
-                    f"{self.who}: {name_of(self.body)} must return the {type(ours).__name__} in "
-                    f"the carry ({ours.path}) as it is, after changing its state; it returned "
-                    f"another {type(theirs).__name__}."
+                    f"{self.who}: {name_of(self.body)} returned a {type(theirs).__name__} in the "
+                    "place of an array of the carry."
                 )
-        return [leaf for leaf in flat.leaves if not isinstance(leaf, Stateful | Variable)]
+            else:
+                arrays.append(theirs.value if isinstance(theirs, Variable) else theirs)
+        return arrays
 
     def settle(self, run: Callable[[Sequence[Any]], Program]) -> Program:
         """Trace the body, again where a weakly typed carry comes back as another type.
@@ -365,6 +375,12 @@ class _State:
             write(self.boxes[number], value)
 
 
+def _at_this_step(y: Any) -> Any:
+    """Return the present array of a box that was there before, for a ``y`` of each step."""
+    is_old = isinstance(y, Variable) and y not in scopes.innermost().created
+    return y.value if is_old else y
+
+
 def _stacked_boxes(slices: Flat) -> list[Variable]:
     boxes: dict[Variable, None] = {}
     for node in slices.nodes:
@@ -395,7 +411,9 @@ def _length(length: int | None, slices: Flat, stacked: Sequence[Variable]) -> in
         sizes[path] = shape[0]
     sizes |= {box.path: box.shape[0] for box in stacked}
     if length is not None:
-        sizes["length"] = length
+        sizes["length"] = operator.index(length)
+        if sizes["length"] < 0:
+            raise ValueError(f"js.scan: length must not be negative, got {length}.")
     if len(set(sizes.values())) != 1:
         found = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         raise ValueError(

@@ -315,6 +315,11 @@ class Output:
         """Return how many arrays a leaf is built of."""
         return 1 if leaf is None else leaf.count
 
+    def old(self, world: World) -> list[Node]:
+        """Return the objects that weren't made inside, but are held by some that were."""
+        made = [leaf for leaf in self.leaves if isinstance(leaf, _New)]
+        return [world.find(place) for leaf in made for _, place in leaf.old]
+
     def check(self) -> None:
         """Refuse objects that each call would have to copy and can't."""
         memo: dict[int, Any] = {}

@@ -179,7 +179,12 @@ class Targets:
         for (leaves, tree), tangent in zip(self.trees, given, strict=True):
             for leaf, part in zip(leaves, tree.flatten_up_to(tangent), strict=True):
                 if isinstance(leaf, Node):
-                    of.update(self._tangents_of(leaf, part))
+                    for box, array in self._tangents_of(leaf, part).items():
+                        if of.setdefault(box, array) is not array:
+                            raise ValueError(
+                                f"{box.path} is in several arguments and got several tangents. "
+                                "Give it one, and leave it out of the others."
+                            )
                 else:
                     arrays.append(part)
         return [of.get(box, jnp.zeros_like(box.value)) for box in self.boxes], arrays

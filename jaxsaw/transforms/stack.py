@@ -12,6 +12,7 @@ from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
 from jaxsaw.transforms.arguments import Flat
+from jaxsaw.transforms.program import World
 from jaxsaw.transforms.reasons import difference
 
 
@@ -40,11 +41,12 @@ def stack(objects: Sequence[Any]) -> Any:
     return stack_but(objects, ())
 
 
-def unstack(stacked: Any) -> list[Any]:
+def unstack(stacked: Any, length: int | None = None) -> list[Any]:
     """Return the objects that a stack holds; the inverse of :func:`stack`.
 
     Args:
         stacked: What :func:`stack`, or a constructor under :func:`jaxsaw.vmap`, returned.
+        length: How many there are, where no array says so.
 
     Returns:
         New objects, which share nothing with the stack.
@@ -68,6 +70,9 @@ def unstack(stacked: Any) -> list[Any]:
         boxes.update((box, box.value) for box in stacked_boxes(node))
         shared += [n for n in _statefuls(node) if axes_of(n) < axes_of(node)]
     sizes = {len(array) for array in (*boxes.values(), *flat.arrays)}
+    sizes |= set() if length is None else {length}
+    if not sizes:
+        raise ValueError("js.unstack: no array says how many objects there are; pass length=.")
     if len(sizes) != 1:
         raise ValueError(f"js.unstack: the arrays have different first axes: {sorted(sizes)}.")
     found = []
@@ -87,6 +92,7 @@ def stack_but(objects: Sequence[Any], shared: Iterable[Node]) -> Any:
         raise ValueError("js.stack needs at least one object.")
     flats = [Flat(obj) for obj in objects]
     first = flats[0]
+    sharing = World(first.nodes).sharing
     shared = list(shared)
     kept = {box for node in shared for box in boxes_of(node)}
     columns: dict[Variable, list[Any]] = {}
@@ -95,6 +101,12 @@ def stack_but(objects: Sequence[Any], shared: Iterable[Node]) -> Any:
             raise ValueError(f"js.stack: object {i} is {flat.tree}, object 0 is {first.tree}.")
         for one, other in zip(first.leaves, flat.leaves, strict=True):
             _check_alike(one, other, i)
+        if World(flat.nodes).sharing != sharing:
+            raise ValueError(
+                f"js.stack: object {i} isn't built like object 0: its parts share other Variables "
+                "with each other."
+            )
+        for one, other in zip(first.leaves, flat.leaves, strict=True):
             if isinstance(one, Node):
                 pairs = zip(boxes_of(one), boxes_of(other), strict=True)
                 for box, twin in pairs:

@@ -186,7 +186,7 @@ def build_stacked(out: Output, arrays: list[Any], world: World, axes: list[Any])
         own = [next(remaining) for _ in range(out.count(kind))]
         if isinstance(leaf, Node) and own and own[0] is not None:
             stacks.append(leaf)
-    mark(stacks, 1)
+    mark(stacks, 1, out.old(world))
     return result
 
 
