@@ -336,7 +336,7 @@ def _eagerly(f, args):
 
 
 def _same(expected, got, exactly=False):
-    assert list(got) == list(expected)
+    assert got.keys() == expected.keys()  # streams that are derived late may come in another order
     for name, value in expected.items():
         if exactly or value.dtype.kind != "f":
             np.testing.assert_array_equal(got[name], value, str(name))
