@@ -8,6 +8,7 @@ global is another root, a container of another length is a reason for a new walk
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import types
@@ -149,8 +150,8 @@ def _function_steps(function: types.FunctionType) -> Iterator[tuple[str, Getter]
         yield name, _cell(cell)
     scope = function.__globals__
     modules: list[types.ModuleType] = []
-    names = _names(function.__code__)
-    for name in sorted(names):
+    globals_named, names = _names(function.__code__)
+    for name in sorted(globals_named):
         if name in scope:
             if isinstance(scope[name], types.ModuleType):
                 modules.append(scope[name])
@@ -177,13 +178,19 @@ def _partial_steps(partial: functools.partial[Any]) -> Iterator[tuple[str, Gette
 
 
 @functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> frozenset[str]:
-    """Return the global and attribute names in a function and in the functions inside it."""
-    found = set(code.co_names)
+def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the globals that a function and those inside it name, and attributes too."""
+    found = {step.argval for step in dis.get_instructions(code) if step.opname in _OF_GLOBALS}
+    names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            found |= _names(const)
-    return frozenset(found)
+            inner, attributes = _names(const)
+            found |= inner
+            names |= attributes
+    return frozenset(found), frozenset(names)
+
+
+_OF_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def _is_plain_instance(value: Any) -> bool:

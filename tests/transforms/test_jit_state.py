@@ -459,3 +459,25 @@ def test_a_stream_that_another_shape_asks_for_leaves_earlier_programs_right():
         f(rngs, counter, x)
     assert at(counter) == 4
     assert rngs.counts == {"noise": 2}
+
+
+walked = []
+
+
+class Walked:
+    @property
+    def __dict__(self):
+        walked.append(self)
+        return {}
+
+
+named_like_an_attribute = Walked()
+
+
+def test_a_global_that_only_an_attribute_is_named_like_is_left_alone():
+    class Thing(js.Stateful):
+        named_like_an_attribute = 3.0
+
+    thing = Thing()
+    assert float(js.jit(lambda: jnp.asarray(thing.named_like_an_attribute))()) == 3
+    assert walked == []
