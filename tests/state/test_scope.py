@@ -128,7 +128,7 @@ def test_what_an_inner_scope_added_is_taken_away_with_the_outer_one():
             with Scope() as inner:
                 rngs.next("noise")
             inner.commit({box: inner.values[box] for box in inner.written})
-            assert outer.growth == [(rngs, "noise")]
+            assert outer.grown() == [(rngs, "noise")]
             raise ValueError
     assert rngs.counts == {}
 
