@@ -30,7 +30,7 @@ class _Uninitialized(Variable):
     def _refuse(self, *_: Any) -> Any:
         raise RuntimeError(
             f"{self.path} has no shape and no value yet, since its layer hasn't been called. Call "
-            "the model once first, outside of js.grad."
+            "the model once first, before an optimizer is made and outside of js.grad."
         )
 
     value = property(_refuse, _refuse)

@@ -66,8 +66,13 @@ class Stack(Module):
         if isinstance(layers, Module) and axes_of(layers):
             self.layers = layers
             self._count = len(unstack(layers))
+        elif not isinstance(layers, Iterable):
+            raise TypeError(
+                f"Stack: expected several layers, or a stack of them from js.stack, got one "
+                f"{type(layers).__name__}."
+            )
         else:
-            layers = list(layers)  # type: ignore[arg-type]
+            layers = list(layers)
             self.layers = stack_but(layers, _shared_streams(layers))
             self._count = len(layers)
         self.remat = remat

@@ -115,7 +115,7 @@ class Optimizer(Stateful):
         return {slot: jnp.zeros_like(p) for slot in self._slots(group)}
 
     def _check(self, name: str, p: Any) -> None:
-        """Refuse a Parameter, given an array like it, that can't be trained so."""
+        """Refuse a Parameter, given its abstract value, that can't be trained so."""
 
     def _update(self, group: ParamGroup, items: Sequence[Item], steps: Any) -> None:
         """Write new values into the Parameters of a group, and into their slots.
@@ -275,7 +275,7 @@ class Optimizer(Stateful):
         ]
         self._refuse_repeats(named)
         for _, name, p in named:
-            self._check(name or _path(p), look(p))
+            self._check(name or _path(p), p.aval)  # which a Lazy layer that wasn't called lacks
         taken = set(self._names())
         names = iter([_free_name(name, p, taken) for _, name, p in named])
         made = []

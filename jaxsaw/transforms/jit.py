@@ -33,7 +33,7 @@ from jaxsaw.state.variable import Variable, write
 from jaxsaw.transforms.aot import Lowered
 from jaxsaw.transforms.arguments import Static, check_arguments, is_special, name_of
 from jaxsaw.transforms.grads import Grads, Names
-from jaxsaw.transforms.program import GradsOut, Output, Program, World
+from jaxsaw.transforms.program import GradsOut, Output, Program, World, shown
 from jaxsaw.transforms.reasons import reason, warn_of_repetition
 from jaxsaw.transforms.watch import Watch
 
@@ -194,12 +194,14 @@ class JitFunction:
             stage = plan.compiled.lower(in_place, (*rest, call.args, call.kwargs))
         finally:
             plan.forget()
-        return Lowered(stage, functools.partial(self._run_compiled, plan, plan.arranged, {}))
+        kinds = call.kinds()
+        return Lowered(stage, functools.partial(self._run_compiled, plan, plan.arranged, kinds, {}))
 
     def _run_compiled(
         self,
         plan: _Plan,
         arranged: Any,
+        kinds: dict[str, str],
         bindings: dict[Any, _Binding],
         stage: Any,
         args: tuple[Any, ...],
@@ -222,7 +224,18 @@ class JitFunction:
             fixed = copy(plan)
             fixed.arranged = (arranged[0], stage, stage)
             binding = bindings[stage, call.key] = _Binding(fixed, call)
-        return binding.finish(binding.insist(call.args, call.kwargs))
+        try:
+            out = binding.insist(call.args, call.kwargs)
+        except TypeError as error:
+            for what, kind in call.kinds().items():
+                if kinds.get(what) != kind:
+                    raise TypeError(
+                        f"{name_of(self.__wrapped__)} was compiled ahead with {what} as "
+                        f"{kinds.get(what)}, and was called with {kind}. Lower and compile it for "
+                        "this, or call it as it is."
+                    ) from error
+            raise
+        return binding.finish(out)
 
     def _reached(self) -> Sequence[Node]:
         """Return the Statefuls that the function reaches by itself."""
@@ -352,6 +365,12 @@ class _Call:
     @functools.cached_property
     def world(self) -> World:
         return World(self.roots)
+
+    def kinds(self) -> dict[str, str]:
+        """Return shape and dtype of each array argument and of each box that the call can see."""
+        arrays = {f"array argument {i}": _jax.typeof(x) for i, x in enumerate(self.arrays)}
+        boxes = {box.path: box.aval for box in self.world.boxes}
+        return {what: shown(aval) for what, aval in (arrays | boxes).items()}
 
     def structure(self) -> Any:
         """Return what equal calls on other objects have in common."""

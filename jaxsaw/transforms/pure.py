@@ -205,6 +205,11 @@ class Targets:
             )
         if unknown:
             raise ValueError(f"{node.path} has no trainable Parameter {', '.join(unknown)}.")
+        for box, array in found.items():
+            if jnp.shape(array) != box.shape:
+                raise ValueError(
+                    f"{box.path} has shape {box.shape}, but its tangent {jnp.shape(array)}."
+                )
         return found
 
 

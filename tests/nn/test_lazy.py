@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxsaw as js
-from jaxsaw import nn
+from jaxsaw import nn, optim
 
 X = jnp.asarray(np.random.RandomState(0).randn(2, 3, 7), jnp.float32)
 
@@ -171,3 +171,11 @@ def test_streams_are_asked_for_at_once():
     assert rngs.counts == {"params": 1}
     with pytest.raises(TypeError, match="LazyLinear draws its first values"):
         nn.LazyLinear(2)
+
+
+def test_an_optimizer_wants_a_model_that_was_called():
+    model = nn.Sequential(nn.LazyLinear(3, rngs=js.Rngs(0)))
+    with pytest.raises(RuntimeError, match=r"0\.weight has no shape.*before an optimizer is made"):
+        optim.Adam(model.parameters())
+    model(jnp.ones((1, 2)))
+    optim.Adam(model.parameters())

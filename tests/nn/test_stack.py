@@ -128,6 +128,8 @@ def test_layers_that_differ_or_share_are_refused():
         nn.Stack([nn.Linear(3, 3, rngs=rngs), nn.Linear(3, 3, bias=False, rngs=rngs)])
     with pytest.raises(ValueError, match="at least one"):
         nn.Stack([])
+    with pytest.raises(TypeError, match="got one Linear"):
+        nn.Stack(nn.Linear(3, 3, rngs=rngs))
     a, b = nn.Linear(3, 3, rngs=rngs), nn.Linear(3, 3, rngs=rngs)
     b.weight = a.weight
     with pytest.raises(ValueError, match="share weight.*ModuleList"):

@@ -150,6 +150,11 @@ def test_gradients_of_gradients_and_of_integers():
         (lambda m: js.jvp(loss, (m,), ()), TypeError, "1 tangents"),
         (lambda m: js.jvp(loss, (m,), (jnp.ones(2),)), TypeError, "js.Grads"),
         (lambda m: js.jvp(loss, (m,), ({"w": jnp.ones(2)},)), ValueError, "Parameter w"),
+        (
+            lambda m: js.jvp(loss, (m,), ({"0.bias": jnp.ones(3)},)),
+            ValueError,
+            r"0\.bias has shape",
+        ),
         (lambda m: js.vjp(lambda m: m(X), m)[1]((X, X)), TypeError, "structure"),
         (lambda m: js.jacrev(lambda m, i: i)(m), TypeError, "i"),
         (lambda m: js.jacfwd(lambda x: x)(1), TypeError, "Argument 0"),
