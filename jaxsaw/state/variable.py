@@ -343,7 +343,7 @@ def _aval_for_jax(box: Variable) -> Any:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_ON_THE_WAY):
         frame = frame.f_back
-    if frame is not None and frame.f_globals.get("__name__") == "jaxsaw.transforms.jit":
+    if frame is not None and frame.f_globals.get("__name__") == "jaxsaw.transforms.binding":
         raise TypeError(f"{box.path} is a box, and this program was compiled for an array.")
     return box.aval
 

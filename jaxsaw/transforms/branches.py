@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxsaw.state import scope as scopes
 from jaxsaw.state.variable import Variable, write
 from jaxsaw.transforms.arguments import Flat, name_of
-from jaxsaw.transforms.program import GradsOut, Program, World, same_type, shown
+from jaxsaw.transforms.output import GradsOut
+from jaxsaw.transforms.program import Program, World, same_type, shown
 
 
 def cond(

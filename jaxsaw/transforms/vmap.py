@@ -22,7 +22,8 @@ from jaxsaw.state.node import Node
 from jaxsaw.state.stateful import Stateful
 from jaxsaw.state.variable import Variable
 from jaxsaw.transforms.arguments import Flat, name_of
-from jaxsaw.transforms.program import Output, World
+from jaxsaw.transforms.output import Output
+from jaxsaw.transforms.program import World
 from jaxsaw.transforms.stack import axes_of, mark, stacked_boxes
 
 
