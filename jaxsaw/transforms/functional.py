@@ -11,6 +11,7 @@ from jaxsaw.state import scope as scopes
 from jaxsaw.state.graph import clone, graph_of, named_boxes
 from jaxsaw.state.node import Node
 from jaxsaw.state.variable import Variable
+from jaxsaw.transforms.arguments import Flat
 
 
 class Structure:
@@ -99,13 +100,10 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         >>> js.eval_shape(nn.Linear(2, 1, rngs=js.Rngs(0)), jnp.ones((8, 2))).shape
         (8, 1)
     """
-    leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, Node))
-    arrays = [leaf for leaf in leaves if not isinstance(leaf, Node)]
+    flat = Flat((args, kwargs))
 
     def body(arrays: list[Any]) -> Any:
-        remaining = iter(arrays)
-        given = [leaf if isinstance(leaf, Node) else next(remaining) for leaf in leaves]
-        args, kwargs = jax.tree.unflatten(tree, given)
+        args, kwargs = flat.rebuild(arrays)
         scope = scopes.Scope()
         try:
             with scope:
@@ -118,7 +116,7 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         finally:
             scope.undo()
 
-    return jax.eval_shape(body, arrays)
+    return jax.eval_shape(body, flat.arrays)
 
 
 def _empty_copy(obj: Node) -> Any:

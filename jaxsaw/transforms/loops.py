@@ -307,7 +307,8 @@ class _Carry:
                 if old.shape != new.shape or not old.weak_type:
                     if same_type(old, new):
                         continue  # it comes back weakly typed, which JAX takes
-                    path = self.flat.paths("carry")[self._leaf(i)]
+                    paths = zip(self.flat.paths("carry"), self.flat.leaves, strict=True)
+                    path = [path for path, leaf in paths if not is_node(leaf)][i]
                     raise TypeError(
                         f"{self.who}: {path} goes into {name_of(self.body)} as {shown(old)} and "
                         f"comes back as {shown(new)}. A carry keeps its shape and dtype; convert "
@@ -317,13 +318,6 @@ class _Carry:
                 changed = True
             if not changed:
                 return program
-
-    def _leaf(self, i: int) -> int:
-        """Return the position of array ``i`` among all leaves."""
-        arrays = [
-            j for j, x in enumerate(self.flat.leaves) if not isinstance(x, Stateful | Variable)
-        ]
-        return arrays[i]
 
 
 class _State:
